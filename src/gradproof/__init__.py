@@ -1,0 +1,44 @@
+"""Verify gradients with error bars instead of tolerances."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gradproof._check import assert_gradients, check
+from gradproof.engine.results import Cost, Entry, Finding, Place, Reading, Report, Resolution, Verdict
+from gradproof.errors import GradientError, InputError
+
+if TYPE_CHECKING:
+    from gradproof.frameworks.torch.gradcheck import GradcheckError, gradcheck, gradgradcheck
+
+__version__ = "0.1.0"
+__all__ = [
+    "Cost",
+    "Entry",
+    "Finding",
+    "GradcheckError",
+    "GradientError",
+    "InputError",
+    "Place",
+    "Reading",
+    "Report",
+    "Resolution",
+    "Verdict",
+    "assert_gradients",
+    "check",
+    "gradcheck",
+    "gradgradcheck",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """The drop-ins for torch's own checks need torch, which is imported when they are first asked for."""
+    if name in ("GradcheckError", "gradcheck", "gradgradcheck"):
+        from gradproof.frameworks.torch import gradcheck
+
+        return getattr(gradcheck, name)
+    raise AttributeError(f"module 'gradproof' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,127 @@
+"""From a function to a report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gradproof._options import Options
+from gradproof.engine.judgement import Judgement, judge
+from gradproof.engine.results import Cost, Report, Subjected, Verdict
+from gradproof.errors import GradientError
+
+
+def check(
+    func: Callable[..., Any],
+    inputs: Any,
+    *,
+    wrt: int | str | Sequence[int | str] | None = None,
+    modes: Sequence[str] = ("reverse",),
+    order: int = 1,
+    coverage: str = "probe",
+    masked: bool | None = None,
+    contracts: Sequence[str] = (),
+    rtol: float = 0.0,
+    atol: float = 0.0,
+    nondet_tol: float = 0.0,
+    probes: int = 1,
+    seed: int | None = None,
+    progress: bool | None = None,
+) -> Report:
+    """Verify the gradients of `func` at `inputs`, and return the evidence. A wrong gradient is a report, not an error.
+
+    >>> import torch
+    >>> x = torch.linspace(0.1, 1, 5, dtype=torch.float64, requires_grad=True)
+    >>> report = check(torch.sin, x, seed=0)
+    >>> report.passed, report.resolution.relative < 1e-8
+    (True, True)
+
+    Args:
+        func: any callable on tensors or nested tuples, lists and dicts of them, or an `nn.Module`, whose parameters
+            are then checked too, by name.
+        inputs: one tensor, or a collection that is spread over the function's parameters.
+        wrt: the inputs to check, by position, name or path. By default those that require grad.
+        modes: which derivatives to check.
+        order: first or second derivatives.
+        coverage: "probe" asks about random directions, "full" about every entry.
+        masked: the semantics of sparse inputs.
+        contracts: which further laws to check.
+        rtol: an error, relative to the gradient entry, that is accepted on top of the bar.
+        atol: an absolute error that is accepted on top of the bar.
+        nondet_tol: how far two calls at the same point may differ before the function counts as random.
+        probes: the number of random directions. One finds any lone wrong entry above the resolution; errors of any
+            other shape, k times the resolution, escape each probe with a probability of about 1/k.
+        seed: what the directions are drawn from; a report's seed replays it.
+        progress: whether to show progress.
+    """
+    options = Options(
+        modes=modes,
+        order=order,
+        coverage=coverage,
+        masked=masked,
+        contracts=contracts,
+        rtol=rtol,
+        atol=atol,
+        nondet_tol=nondet_tol,
+        probes=probes,
+        seed=seed,
+        progress=progress,
+    )
+    return examine(func, inputs, wrt=wrt, options=options)
+
+
+def assert_gradients(func: Callable[..., Any], inputs: Any, **options: Any) -> None:
+    """Raise `GradientError`, an `AssertionError`, unless `check` with the same options passes.
+
+    >>> import torch
+    >>> assert_gradients(torch.exp, torch.ones(3, dtype=torch.float64, requires_grad=True))
+    """
+    __tracebackhide__ = True
+    report = check(func, inputs, **options)
+    if not report.passed:
+        raise GradientError(str(report), report)
+
+
+def examine(func: Callable[..., Any], inputs: Any, *, wrt: Any, options: Options) -> Report:
+    """The way from a function to a report, for options that are already valid."""
+    from gradproof.frameworks.torch.subject import TorchSubject
+
+    began = time.perf_counter()
+    seed = options.chosen_seed()
+    with TorchSubject(func, inputs, wrt) as subject:
+        if subject.mutated:
+            judgement = _mutated(subject.mutated)
+        else:
+            judgement = judge(subject, probes=options.probes, seed=seed, options=options.probing)
+    return Report(
+        verdict=judgement.verdict,
+        reason=judgement.reason,
+        advice=judgement.advice,
+        findings=judgement.findings,
+        notes=(*judgement.notes, *subject.notes),
+        resolution=judgement.resolution,
+        readings=judgement.readings,
+        cost=Cost(
+            evaluations=subject.evaluations,
+            pullbacks=subject.pullbacks,
+            seconds=time.perf_counter() - began,
+            inside=subject.inside,
+        ),
+        seed=seed,
+        subject=Subjected(
+            name=subject.name,
+            arguments=subject.inputs.labels,
+            outputs=subject.outputs.labels,
+            coordinates=subject.inputs.size,
+            output_coordinates=subject.outputs.size,
+        ),
+    )
+
+
+def _mutated(paths: list[str]) -> Judgement:
+    return Judgement(
+        verdict=Verdict.INCONCLUSIVE,
+        reason=f"mutation: the function writes to {', '.join(paths)}, so its value at the point is not well defined",
+        advice="Clone the input inside the function before writing to it.",
+    )

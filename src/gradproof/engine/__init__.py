@@ -1,0 +1,1 @@
+"""Framework-free judgement of derivatives: slopes with bars, probes, localisation, verdicts."""

@@ -1,0 +1,223 @@
+"""Which entries of a gradient are wrong: bisection over coordinates.
+
+The claimed gradient is known for every coordinate, so asking about a range of them costs two evaluations and no
+pullback. The range whose disagreement is largest is split first; a lone wrong entry among n takes log₂ n splits.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gradproof.engine.ladder import Estimates, Ladder, best_slopes
+from gradproof.engine.probe import CLAIM_ACCURACY, CLAIM_ROUNDING, Probe, Probing, combine, restricted
+from gradproof.engine.results import Entry, Place
+from gradproof.engine.subject import Array, Subject
+
+SHOWN = 10  # entries at most
+OUTPUTS_SHOWN = 4  # affected outputs of one entry
+CHEAP = 1 << 13  # outputs for which every wrong entry, and not only the worst, is followed to the outputs it affects
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Located:
+    """The wrong entries, worst first, each with its coordinate; and whether there are more."""
+
+    entries: tuple[tuple[int, Entry], ...]
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """The single coordinates found, and the ranges left over in which there is more."""
+
+    found: list[int]
+    left: list[tuple[int, int]]
+
+
+def search(
+    size: int,
+    spans: list[tuple[int, int]],
+    residual: Callable[[int, int], float],
+    *,
+    threshold: float,
+    whole: float,
+    most: int,
+) -> Search:
+    """Find up to `most` coordinates that carry the residual, splitting the worst range first, between tensors first.
+
+    >>> hidden = {3: 1.0, 700: -0.5}
+    >>> asked = lambda low, high: sum(value for at, value in hidden.items() if low <= at < high)
+    >>> search(1000, [(0, 600), (600, 1000)], asked, threshold=1e-6, whole=0.5, most=10).found
+    [3, 700]
+    """
+    edges = sorted({start for start, _ in spans})
+    waiting = [(-abs(whole), 0, size, whole)]
+    budget = (most + 2) * (2 + math.ceil(math.log2(max(2, size))))
+    found: list[int] = []
+    while waiting and len(found) < most and budget:
+        _, low, high, value = heapq.heappop(waiting)
+        if high - low == 1:
+            found.append(low)
+            continue
+        budget -= 1
+        middle = _middle(low, high, edges)
+        left = residual(low, middle)
+        halves = [(low, middle, left), (middle, high, value - left)]
+        for start, stop, part in halves:
+            if abs(part) > threshold:
+                heapq.heappush(waiting, (-abs(part), start, stop, part))
+    return Search(found, [(low, high) for _, low, high, _ in waiting])
+
+
+def _middle(low: int, high: int, edges: list[int]) -> int:
+    half = (low + high) // 2
+    inside = [edge for edge in edges if low < edge < high]
+    return min(inside, key=lambda edge: abs(edge - half)) if inside else half
+
+
+def localise(subject: Subject, probe: Probe, options: Probing) -> Located:
+    """The wrong entries behind a probe's disagreement."""
+    exponent = _best_exponent(subject, probe)
+    t = 4.0**exponent
+    direction, gradient, cotangent = probe.ladder.direction, probe.gradient, probe.cotangent
+
+    def residual(low: int, high: int) -> float:
+        piece = restricted(subject, direction, low, high)
+        change = subject.evaluate(piece, t) - subject.evaluate(piece, -t)
+        slope = weighed(subject, cotangent, change) / (2 * t)
+        claimed = float((gradient[low:high] * direction[low:high]).sum())
+        return claimed - slope if math.isfinite(slope) else 0.0
+
+    rung = next(rung for rung in probe.ladder.rungs if rung.t == t)
+    central = weighed(subject, cotangent, rung.plus - rung.minus) / (2 * t)
+    threshold = probe.bar + abs(central - probe.sums.slope)
+    outcome = search(
+        subject.inputs.size,
+        subject.inputs.spans,
+        residual,
+        threshold=threshold,
+        whole=probe.claim.slope - central,
+        most=SHOWN,
+    )
+    columns = [_Column(subject, probe, coordinate, exponent) for coordinate in outcome.found]
+    wrong = sorted((column for column in columns if column.excess > 0), key=lambda column: -column.excess)
+    wrong = [column for column in wrong if not column.forgiven(options)]
+    followed = len(wrong) if subject.outputs.size <= CHEAP else 1
+    entries = [
+        (column.coordinate, column.followed() if number < followed else column.entry())
+        for number, column in enumerate(wrong)
+    ]
+    entries.sort(key=lambda pair: -abs(pair[1].claimed - pair[1].numerical))
+    return Located(entries=tuple(entries), more=bool(outcome.left))
+
+
+def weighed(subject: Subject, cotangent: Array, values: Array) -> float:
+    """⟨cotangent, values⟩, leaving out what has no weight, finite or not."""
+    total = float((cotangent * values).sum())
+    if math.isfinite(total):
+        return total
+    return float(subject.arrays.where(cotangent == 0, 0.0, cotangent * values).sum())
+
+
+def _best_exponent(subject: Subject, probe: Probe) -> int:
+    """The rung whose slope, with its upper neighbour's, has the narrowest bar for the whole."""
+    rungs, centre = probe.ladder.rungs, subject.centre
+    bars = []
+    for k in range(len(rungs) - 1):
+        estimates = best_slopes(subject.arrays, centre, rungs[k : k + 2], subject.precision)
+        gap = abs(combine(subject.arrays, probe.cotangent, estimates).slope - probe.sums.slope)
+        bars.append(combine(subject.arrays, probe.cotangent, estimates).bar + gap)
+    best = min(range(len(bars)), key=lambda k: bars[k] if math.isfinite(bars[k]) else math.inf)
+    return round(math.log(rungs[best].t, 4))
+
+
+class _Column:
+    """One coordinate under suspicion: the slopes of all outputs along it alone."""
+
+    def __init__(self, subject: Subject, probe: Probe, coordinate: int, exponent: int) -> None:
+        self.subject, self.probe, self.coordinate = subject, probe, coordinate
+        piece = restricted(subject, probe.ladder.direction, coordinate, coordinate + 1)
+        self.step = float(piece[coordinate])
+        ladder = Ladder(subject, piece)
+        ladder.add(exponent)
+        ladder.add(exponent + 1)
+        self.estimates: Estimates = ladder.estimates()
+        sums = combine(subject.arrays, probe.cotangent, self.estimates)
+        self.claimed = float(probe.gradient[coordinate])
+        self.numerical = sums.slope / self.step
+        rounding = (CLAIM_ROUNDING * subject.gradient_precision + CLAIM_ACCURACY) * abs(self.claimed)
+        self.bar = sums.bar / abs(self.step) + rounding
+        self.excess = abs(self.claimed - self.numerical) - self.bar
+
+    def forgiven(self, options: Probing) -> bool:
+        """Whether the user accepts an error of this size."""
+        return self.excess <= options.atol + options.rtol * abs(self.numerical)
+
+    def entry(self, output: int | None = None, also: tuple[Place, ...] = ()) -> Entry:
+        """The entry as the probe saw it, or for one output alone."""
+        place = self.subject.inputs.locate(self.coordinate)
+        return Entry(
+            index=place.index,
+            part=place.part,
+            claimed=self.claimed,
+            numerical=self.numerical,
+            bar=self.bar,
+            output=None if output is None else self.subject.outputs.locate(output),
+            also=also,
+        )
+
+    def followed(self) -> Entry:
+        """The entry for the one output in which it is most wrong, where there is one."""
+        subject, cotangent = self.subject, self.probe.cotangent
+
+        def residual(low: int, high: int) -> float:
+            piece = restricted(subject, cotangent, low, high)
+            claimed = float(subject.pullback(piece)[self.coordinate])
+            return claimed - weighed(subject, piece, self.estimates.value) / self.step
+
+        outcome = search(
+            subject.outputs.size,
+            subject.outputs.spans,
+            residual,
+            threshold=self.bar,
+            whole=self.claimed - self.numerical,
+            most=OUTPUTS_SHOWN,
+        )
+        singled = [entry for entry in map(self._for_output, outcome.found) if entry is not None]
+        if not singled:
+            return self.entry()
+        singled.sort(key=lambda entry: -abs(entry.claimed - entry.numerical))
+        worst, *others = singled
+        also = tuple(entry.output for entry in others if entry.output is not None)
+        return Entry(
+            index=worst.index,
+            part=worst.part,
+            claimed=worst.claimed,
+            numerical=worst.numerical,
+            bar=worst.bar,
+            output=worst.output,
+            also=also,
+        )
+
+    def _for_output(self, output: int) -> Entry | None:
+        """The Jacobian's entry, unless the claim for this output alone is right."""
+        subject = self.subject
+        unit = subject.arrays.zeros_like(self.probe.cotangent)
+        unit[output] = 1.0
+        claimed = float(subject.pullback(unit)[self.coordinate])
+        numerical = float(self.estimates.value[output]) / self.step
+        bar = float(self.estimates.bar[output]) / abs(self.step)
+        if not abs(claimed - numerical) > bar:
+            return None
+        place = subject.inputs.locate(self.coordinate)
+        return Entry(
+            index=place.index,
+            part=place.part,
+            claimed=claimed,
+            numerical=numerical,
+            bar=bar,
+            output=subject.outputs.locate(output),
+        )

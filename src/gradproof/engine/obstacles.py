@@ -1,0 +1,138 @@
+"""Why a probe that agrees proves nothing: kinks, jumps, edges, noise, randomness."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from gradproof.engine.ladder import RATIO, Ladder, first_step
+from gradproof.engine.localisation import search
+from gradproof.engine.probe import Probe, restricted
+from gradproof.engine.subject import Subject
+
+MEANINGFUL = 0.1  # a bar wider than this fraction of what is measured would let too much pass
+FEW = 0.01  # of the outputs may stay unresolved beside a pass
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """What stands in the way, and a way on."""
+
+    reason: str
+    advice: str
+
+
+RANDOM = Obstacle(
+    "random: the function gives different values at the same point, with every global generator held still",
+    "Seed the generators that it makes for itself, or pass nondet_tol= if the difference is meant.",
+)
+
+
+def obstacle(subject: Subject, probe: Probe) -> Obstacle | None:
+    """What keeps this probe from being evidence, if anything does."""
+    if probe.kinks:
+        return _kink(subject, probe)
+    size = subject.outputs.size
+    if beyond := _not_finite(subject, probe):
+        return Obstacle(
+            f"non-finite: {beyond} of {size} output entries are NaN or infinite at the point itself or beside it",
+            "Choose a point inside the function's domain; the other entries agree.",
+        )
+    blurred = probe.bar > MEANINGFUL * _measured(subject, probe)
+    if probe.unresolved <= FEW * size and not blurred:
+        return None
+    if not probe.repeatable:
+        return RANDOM
+    if _undefined_beside(probe):
+        detail = f" ({subject.trouble})" if subject.trouble else ""
+        return Obstacle(
+            f"undefined: the function is not defined on both sides of the point, however small the step{detail}",
+            "Choose a point inside the function's domain.",
+        )
+    if jumps := probe.ladder.jumps():
+        return Obstacle(
+            f"jump: {subject.outputs.locate(jumps[0])} changes by a leap at the point itself, so it has no slope there",
+            "Check at a point beside it, or leave out of wrt= the inputs that only choose between cases.",
+        )
+    return Obstacle(
+        "noise: the function's values are too rough for its slope to mean anything at this size and precision",
+        "Check in float64, at fewer entries, or with wrt= for one input at a time.",
+    )
+
+
+def all_undefined(subject: Subject) -> Obstacle | None:
+    """Whether the function has no finite value at the point at all."""
+    if bool(subject.arrays.isfinite(subject.centre).any()):
+        return None
+    return Obstacle(
+        "non-finite: every output entry is NaN or infinite at the point itself",
+        "Choose a point inside the function's domain.",
+    )
+
+
+def _measured(subject: Subject, probe: Probe) -> float:
+    """The slope that a bar is held against: the largest contribution to it, or what the values' own size gives."""
+    xp, values = subject.arrays, abs(subject.centre)
+    largest = float(xp.where(xp.isfinite(values), values, 0.0).max())
+    return max(probe.claim.largest_contribution, first_step(subject.precision) * largest)
+
+
+def _not_finite(subject: Subject, probe: Probe) -> int:
+    """The number of outputs without a finite value, not counting those that are the same infinity all around."""
+    centre = subject.centre
+    if math.isfinite(float(centre.sum())):
+        return 0
+    around = probe.ladder.rungs[-1]
+    constant = (around.plus == centre) & (around.minus == centre)
+    return int((~subject.arrays.isfinite(centre) & ~constant).sum())
+
+
+def _undefined_beside(probe: Probe) -> bool:
+    finest = probe.ladder.rungs[0]
+    return not math.isfinite(float((finest.plus - finest.minus).sum()))
+
+
+def _kink(subject: Subject, probe: Probe) -> Obstacle:
+    """Where the kink is, and whether the claim lies between the slopes on its two sides."""
+    output, rung, direction = probe.kinks[0], probe.ladder.rungs[0], probe.ladder.direction
+    coordinate = _kinked_coordinate(subject, probe)
+    low, high = (0, subject.inputs.size) if coordinate is None else (coordinate, coordinate + 1)
+    step = 1.0 if coordinate is None else float(direction[coordinate])
+    alone = Ladder(subject, restricted(subject, direction, low, high))
+    alone.add(round(math.log(rung.t, RATIO)))
+    before, after = (float(side[output]) / step for side in alone.sides(alone.rungs[0]))
+    unit = subject.arrays.zeros_like(subject.centre)
+    unit[output] = 1.0
+    claimed = float((subject.pullback(unit)[low:high] * direction[low:high]).sum()) / step
+    if step < 0:
+        before, after = after, before
+    least, most = sorted((before, after))
+    slack = 0.01 * (most - least)
+    where = "between" if least - slack <= claimed <= most + slack else "outside"
+    place = "" if coordinate is None else f" at {subject.inputs.locate(coordinate)}"
+    return Obstacle(
+        f"kink{place}: the slope of {subject.outputs.locate(output)} is {before:.6g} before it and {after:.6g} after "
+        f"it; the claimed {claimed:.6g} lies {where} them",
+        "Check at a point beside the kink. At the kink itself any value between the slopes is a convention."
+        if where == "between"
+        else "No convention gives a value outside the slopes: look at the backward for this case.",
+    )
+
+
+def _kinked_coordinate(subject: Subject, probe: Probe) -> int | None:
+    """The input entry that the kink lies in, by bisection on the bend; None where no single one carries it."""
+    output, rung = probe.kinks[0], probe.ladder.rungs[0]
+    centre = subject.centre[output]
+
+    def bend(low: int, high: int) -> float:
+        piece = restricted(subject, probe.ladder.direction, low, high)
+        ahead, behind = subject.evaluate(piece, rung.t)[output], subject.evaluate(piece, -rung.t)[output]
+        found = float((ahead - centre) - (centre - behind))
+        return found if math.isfinite(found) else 0.0
+
+    before, after = (float(side[output]) for side in probe.ladder.sides(rung))
+    whole = (after - before) * rung.t
+    found = search(
+        subject.inputs.size, subject.inputs.spans, bend, threshold=0.02 * abs(whole), whole=whole, most=1
+    ).found
+    return found[0] if found else None

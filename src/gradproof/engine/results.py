@@ -1,0 +1,130 @@
+"""What a check found out, as plain data. Rendering reads these; nothing here computes."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+
+class Verdict(enum.Enum):
+    """What the evidence allows to be said.
+
+    >>> Verdict("pass") is Verdict.PASS
+    True
+    """
+
+    PASS = "pass"
+    FAIL = "fail"
+    INCONCLUSIVE = "inconclusive"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """One coordinate of a space, in the user's words: which tensor, which entry, which part of a complex number."""
+
+    path: str
+    index: tuple[int, ...]
+    part: str | None = None
+
+    def __str__(self) -> str:
+        entry = f"[{', '.join(map(str, self.index))}]" if self.index else ""
+        return f"{self.path}{entry}" + (f".{self.part}" if self.part else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One wrong entry of a derivative: what is claimed, what the function's values say, and how sure they are.
+
+    The numbers are the derivative of `output` with respect to the entry at `index` when one output was singled out,
+    and otherwise the gradient entry for the probe's random incoming gradient (`output` is then None). `also` names
+    further outputs whose derivative with respect to this entry is wrong.
+    """
+
+    index: tuple[int, ...]
+    claimed: float
+    numerical: float
+    bar: float
+    part: str | None = None
+    output: Place | None = None
+    also: tuple[Place, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that is wrong: what, where, how wrong, and what to look at."""
+
+    kind: str
+    message: str
+    argument: str | None = None
+    entries: tuple[Entry, ...] = ()
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """One probe: the slope that was claimed along a random direction, beside the one that was measured."""
+
+    seed: int
+    claimed: float
+    numerical: float
+    bar: float
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the claim lies within the bar."""
+        return abs(self.claimed - self.numerical) <= self.bar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolution:
+    """The smallest error in one gradient entry that the check would have caught.
+
+    `absolute` is in the gradient's own units, for an incoming gradient whose entries have size one half to one;
+    `relative` compares it with the largest gradient entry, and is infinite where the gradient is zero.
+    """
+
+    absolute: float
+    relative: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What the check spent: calls of the function, calls of its derivative, and time (`inside` is the user's code)."""
+
+    evaluations: int
+    pullbacks: int
+    seconds: float
+    inside: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subjected:
+    """What was checked, in the user's words."""
+
+    name: str
+    arguments: tuple[str, ...]
+    outputs: tuple[str, ...]
+    coordinates: int
+    output_coordinates: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The evidence of one check. `print(report)` shows it; `report.show()` shows it in colour on a terminal."""
+
+    verdict: Verdict
+    reason: str = ""
+    advice: str = ""
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
+    resolution: Resolution | None = None
+    readings: tuple[Reading, ...] = ()
+    cost: Cost
+    seed: int
+    subject: Subjected
+    options: dict[str, object] = field(default_factory=dict)
+
+    @property
+    def passed(self) -> bool:
+        """Whether the gradients were verified."""
+        return self.verdict is Verdict.PASS

@@ -1,0 +1,93 @@
+"""What the engine asks of a function under test. A framework supplies it; everything else is deduced.
+
+The engine sees points, directions and values as flat real vectors in double precision (a complex entry is two
+coordinates). Any array type with operators, slices and a namespace of NumPy's names will do.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from gradproof.engine.results import Place
+
+Array = Any
+
+
+class Frame(Protocol):
+    """How the coordinates of a flat vector are named."""
+
+    @property
+    def size(self) -> int:
+        """The number of coordinates."""
+        ...
+
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        """The range of coordinates that each tensor holds."""
+        ...
+
+    def locate(self, coordinate: int) -> Place:
+        """The user's name for a coordinate."""
+        ...
+
+
+class Subject(Protocol):
+    """A function at a point, and its way to differentiate."""
+
+    @property
+    def arrays(self) -> Any:
+        """The namespace of the array library (`numpy`, `torch`), for the few functions that are not operators."""
+        ...
+
+    @property
+    def inputs(self) -> Frame:
+        """The coordinates that are varied."""
+        ...
+
+    @property
+    def outputs(self) -> Frame:
+        """The coordinates that are observed."""
+        ...
+
+    @property
+    def centre(self) -> Array:
+        """The function's value at the point."""
+        ...
+
+    @property
+    def precision(self) -> float:
+        """The spacing of numbers near one in the coarsest precision among inputs and outputs."""
+        ...
+
+    @property
+    def gradient_precision(self) -> float:
+        """The same for the precision in which gradients are given."""
+        ...
+
+    @property
+    def trouble(self) -> str:
+        """Why the function was last found undefined beside the point, if it said so."""
+        ...
+
+    def direction(self, seed: int, step: float, absolute: bool) -> Array:
+        """A random direction: signs times magnitudes in [½, 1], times `step`, times the point's scale (or not).
+
+        Rounded so that the point plus the direction is representable.
+        """
+        ...
+
+    def cotangent(self, seed: int) -> Array:
+        """A random incoming gradient: signs times magnitudes in [½, 1]."""
+        ...
+
+    def evaluate(self, direction: Array, t: float) -> Array:
+        """The value at point + t·direction; NaN throughout where the function is not defined."""
+        ...
+
+    def pullback(self, cotangent: Array) -> Array:
+        """The claimed gradient for an incoming gradient."""
+        ...
+
+
+class PullbackError(Exception):
+    """The derivative itself raised: there is no claim to judge."""

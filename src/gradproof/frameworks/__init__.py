@@ -1,0 +1,1 @@
+"""What each framework supplies: a subject for the engine. Imported only when used."""

@@ -1,0 +1,1 @@
+"""PyTorch functions as subjects, and drop-ins for torch's own checks."""

@@ -1,0 +1,163 @@
+"""A function and its arguments, as users have them: nested inputs, modules, and the choice of what is checked."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gradproof.engine.results import Place
+from gradproof.errors import InputError
+from gradproof.frameworks.torch import trees
+
+Selector = int | str | Sequence[int | str]
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A tensor that the function receives, with the names that a user may call it by."""
+
+    path: str
+    tensor: Tensor
+    names: frozenset[str]
+    buffer: bool = False
+
+
+class Call:
+    """How the function is called: `slots` are its tensors, in order, and `invoke` calls it with others in their place.
+
+    A tuple or list of inputs is spread over the positional parameters. A dict is spread over keyword parameters where
+    the function has parameters of those names, and is passed as it is otherwise.
+    """
+
+    def __init__(self, function: Callable[..., Any], inputs: Any) -> None:
+        if not callable(function):
+            raise InputError(f"func is a {type(function).__name__}, which cannot be called. Pass the function to check.")
+        self.function = function
+        self.name = _name_of(function)
+        self.module = function if isinstance(function, nn.Module) else None
+        self._spread: Any = inputs
+        self._by_name = isinstance(inputs, Mapping) and _accepts(function, inputs)
+        if not isinstance(inputs, (tuple, list)) and not self._by_name:
+            self._spread = (inputs,)
+        self._leaves = list(trees.leaves(self._spread, "inputs"))
+        self.slots = list(self._slots())
+
+    def invoke(self, tensors: Sequence[Tensor]) -> Any:
+        """Call the function with these tensors in the slots."""
+        supply = iter(tensors)
+        spread = trees.rebuild(self._spread, lambda leaf: next(supply) if isinstance(leaf, Tensor) else leaf)
+        positional, named = ((), spread) if self._by_name else (spread, {})
+        if self.module is None:
+            return self.function(*positional, **named)
+        own = {slot.path: tensor for slot, tensor in zip(self.slots[len(self.slots) - self._own :], supply, strict=True)}
+        return torch.func.functional_call(self.module, own, tuple(positional), named)
+
+    def select(self, wrt: Selector | None) -> list[int]:
+        """Which slots are checked: those named by `wrt`, or every differentiable one that requires grad."""
+        if wrt is not None:
+            return self._chosen(wrt)
+        chosen = [
+            number
+            for number, slot in enumerate(self.slots)
+            if slot.tensor.requires_grad and differentiable(slot.tensor) and not slot.buffer
+        ]
+        if not chosen:
+            raise InputError(f"{self._inventory()} Call .requires_grad_() on what to check, or name it with wrt=.")
+        return chosen
+
+    def _slots(self) -> Iterator[Slot]:
+        parameters = _parameter_names(self.function)
+        for path, leaf in self._leaves:
+            if isinstance(leaf, Tensor):
+                yield Slot(path, leaf, _aliases(path, parameters))
+        self._own = 0
+        if self.module is not None:
+            owned = [(name, tensor, False) for name, tensor in self.module.named_parameters()]
+            owned += [(name, tensor, True) for name, tensor in self.module.named_buffers()]
+            self._own = len(owned)
+            yield from (Slot(name, tensor, frozenset({name}), buffer) for name, tensor, buffer in owned)
+
+    def _chosen(self, wrt: Selector) -> list[int]:
+        wanted: Sequence[int | str] = [wrt] if isinstance(wrt, (int, str)) else wrt
+        if isinstance(wanted, (bytes, Mapping)) or not isinstance(wanted, Sequence) or not wanted:
+            raise InputError(f"wrt={wrt!r} names no input. Pass a position, a name or a path, or several in a list.")
+        chosen: list[int] = []
+        for name in wanted:
+            found = [number for number, slot in enumerate(self.slots) if _named(slot, name)]
+            if not found:
+                known = ", ".join(slot.path for slot in self.slots[:12]) or "no tensor"
+                raise InputError(f"wrt={name!r} names no tensor among the inputs. There are: {known}.")
+            chosen += [number for number in found if number not in chosen]
+        for number in chosen:
+            slot = self.slots[number]
+            if not differentiable(slot.tensor):
+                raise InputError(
+                    f"{slot.path} has dtype {slot.tensor.dtype}: a derivative needs a floating-point or complex "
+                    "input. Pass it as .double(), or leave it out of wrt=."
+                )
+        return sorted(chosen)
+
+    def _inventory(self) -> str:
+        if not self.slots:
+            return "There is no tensor among the inputs, so there is nothing to differentiate with respect to."
+        kinds = ", ".join(f"{slot.path}: {str(slot.tensor.dtype).removeprefix('torch.')}" for slot in self.slots[:8])
+        return f"No floating-point or complex input requires grad ({kinds}), so there is nothing to check."
+
+
+def differentiable(tensor: Tensor) -> bool:
+    """Whether derivatives with respect to this tensor exist."""
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
+def place_of(slot: Slot) -> Place:
+    """A slot as a whole."""
+    return Place(path=slot.path, index=())
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    name = getattr(function, "__qualname__", None) or type(function).__name__
+    return str(name).replace("<locals>.", "")
+
+
+def _accepts(function: Callable[..., Any], named: Mapping[Any, Any]) -> bool:
+    target = function.forward if isinstance(function, nn.Module) else function
+    try:
+        inspect.signature(target).bind(**named)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _parameter_names(function: Callable[..., Any]) -> list[str]:
+    target = function.forward if isinstance(function, nn.Module) else function
+    try:
+        parameters = inspect.signature(target).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [each.name for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+
+
+def _aliases(path: str, parameters: list[str]) -> frozenset[str]:
+    """The other names of `inputs[1]['w']`: by parameter `weights['w']`, by key alone `w`, and by container."""
+    names = {path}
+    for position, parameter in enumerate(parameters):
+        prefix = f"inputs[{position}]"
+        if path.startswith(prefix):
+            names.add(parameter + path.removeprefix(prefix))
+    last = path.rsplit("[", 1)[-1].rstrip("]")
+    if last[:1] in "'\"":
+        names.add(last.strip("'\""))
+    return frozenset(names)
+
+
+def _named(slot: Slot, wanted: int | str) -> bool:
+    """Whether a name means this slot, or a container that holds it."""
+    if isinstance(wanted, bool) or not isinstance(wanted, (int, str)):
+        raise InputError(f"wrt={wanted!r} is a {type(wanted).__name__}. Pass a position, a name or a path.")
+    text = f"inputs[{wanted}]" if isinstance(wanted, int) else wanted
+    return any(name == text or name.startswith((f"{text}[", f"{text}.")) for name in slot.names)

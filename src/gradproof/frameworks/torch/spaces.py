@@ -1,0 +1,197 @@
+"""Collections of tensors as one real vector space.
+
+Here, and only here, complexness, dtype and memory layout are met: a complex entry is two real coordinates, and every
+coordinate is held in double precision.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gradproof.engine.results import Place
+
+SAMPLE = 4096  # entries looked at to learn a tensor's scale
+WILD = 30.0  # root mean square over geometric mean, beyond which a tensor has no common scale
+SURROUNDINGS = 1 << 16  # entries of a view's base that are copied along with it
+BLOCK = 1 << 16  # random numbers drawn one by one; longer directions are products of two draws
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The coordinates of one tensor."""
+
+    path: str
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+    start: int
+    stop: int
+
+
+def real_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype of a coordinate before it is widened."""
+    return dtype.to_real() if dtype.is_complex else dtype
+
+
+def as_real(tensor: Tensor) -> Tensor:
+    """A view with real entries: a complex tensor gains a last dimension of two."""
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+
+
+def flat(tensor: Tensor) -> Tensor:
+    """One tensor's coordinates."""
+    return as_real(tensor.detach()).reshape(-1).to(torch.float64)
+
+
+class Space:
+    """The coordinates of several named tensors, in order."""
+
+    def __init__(self, paths: Sequence[str], tensors: Sequence[Tensor]) -> None:
+        self.parts: list[Part] = []
+        start = 0
+        for path, tensor in zip(paths, tensors, strict=True):
+            stop = start + tensor.numel() * (2 if tensor.is_complex() else 1)
+            self.parts.append(Part(path, tuple(tensor.shape), tensor.dtype, tensor.device, start, stop))
+            start = stop
+        self.size = start
+        self.device = tensors[0].device if tensors else torch.device("cpu")
+
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        """The range of coordinates that each tensor holds."""
+        return [(part.start, part.stop) for part in self.parts]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Each tensor in a few words."""
+        return tuple(f"{part.path}: {str(part.dtype).removeprefix('torch.')}{list(part.shape)}" for part in self.parts)
+
+    @property
+    def precision(self) -> float:
+        """The spacing of numbers near one in the coarsest dtype."""
+        return max(torch.finfo(dtype).eps for dtype in {part.dtype for part in self.parts})
+
+    def fits(self, tensors: Sequence[Tensor]) -> bool:
+        """Whether these tensors have this space's shapes and kinds."""
+        return len(tensors) == len(self.parts) and all(
+            tuple(tensor.shape) == part.shape and tensor.is_complex() == part.dtype.is_complex
+            for tensor, part in zip(tensors, self.parts, strict=True)
+        )
+
+    def coordinates(self, tensors: Sequence[Tensor]) -> Tensor:
+        """All coordinates, as one vector; shares memory with a single real double-precision tensor."""
+        if len(tensors) == 1:
+            return flat(tensors[0])
+        return torch.cat([flat(tensor).to(self.device) for tensor in tensors])
+
+    def tensors(self, vector: Tensor) -> list[Tensor]:
+        """The tensors with these coordinates."""
+        return [self._tensor(vector, part) for part in self.parts]
+
+    def displaced(self, tensors: Sequence[Tensor], direction: Tensor, t: float) -> list[Tensor]:
+        """New tensors: these plus t times a direction, with the strides of these where they have no overlap."""
+        return [
+            _displaced(tensor, as_real(step), t)
+            for tensor, step in zip(tensors, self.tensors(direction), strict=True)
+        ]
+
+    def random(self, seed: int) -> Tensor:
+        """Signs times magnitudes in [½, 1]: they never shrink a lone error much, nor cancel several exactly."""
+        generator = torch.Generator().manual_seed(seed)
+        if self.size <= BLOCK:
+            return _signed(torch.rand(self.size, generator=generator, dtype=torch.float64), 0.5).to(self.device)
+        rows = -(-self.size // BLOCK)
+        least = math.sqrt(0.5)
+        outer = _signed(torch.rand(rows, 1, generator=generator, dtype=torch.float64), least).to(self.device)
+        inner = _signed(torch.rand(1, BLOCK, generator=generator, dtype=torch.float64), least).to(self.device)
+        return (outer * inner).view(-1)[: self.size]
+
+    def locate(self, coordinate: int) -> Place:
+        """The user's name for a coordinate."""
+        part = next(part for part in self.parts if part.start <= coordinate < part.stop)
+        offset, component = coordinate - part.start, None
+        if part.dtype.is_complex:
+            offset, imaginary = divmod(offset, 2)
+            component = "imag" if imaginary else "real"
+        index: list[int] = []
+        for length in reversed(part.shape):
+            offset, position = divmod(offset, length)
+            index.insert(0, position)
+        return Place(path=part.path, index=tuple(index), part=component)
+
+    def _tensor(self, vector: Tensor, part: Part) -> Tensor:
+        piece = vector[part.start : part.stop].to(device=part.device, dtype=real_dtype(part.dtype))
+        if part.dtype.is_complex:
+            return torch.view_as_complex(piece.reshape(*part.shape, 2))
+        return piece.view(part.shape)
+
+
+def scale_of(tensor: Tensor) -> Tensor | float:
+    """The size of step that is small but visible: one for the whole tensor, or one an entry where sizes differ wildly.
+
+    >>> scale_of(torch.tensor([3.0, -4.0])) > 3
+    True
+    >>> scale_of(torch.tensor([0.0, 1e-9, 1e9])).shape
+    torch.Size([3])
+    """
+    coordinates = as_real(tensor.detach()).reshape(-1)
+    sample = coordinates[:: max(1, coordinates.numel() // SAMPLE)].to(torch.float64).abs()
+    sample = sample[(sample > 0) & sample.isfinite()]
+    if not sample.numel():
+        return 1.0
+    largest = sample.max()
+    root = float(largest * (sample / largest).square().mean().sqrt())
+    middle = float(sample.log().mean().exp())
+    if root <= WILD * middle:
+        return root
+    entries = coordinates.to(torch.float64).abs()
+    return torch.where((entries > 0) & entries.isfinite(), entries, middle)
+
+
+def replica(tensor: Tensor) -> Tensor:
+    """A copy with private memory and the very same strides, overlapping ones too.
+
+    A view keeps what surrounds it, if that is not much, for functions that look beyond the view.
+    """
+    tensor = tensor.detach()
+    if _fills_its_storage(tensor):
+        return tensor.clone()
+    surroundings = tensor.untyped_storage().nbytes() // tensor.element_size()
+    if surroundings <= max(SURROUNDINGS, 2 * tensor.numel()):
+        memory = tensor.as_strided((surroundings,), (1,), 0).clone()
+        return memory.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+    extent = 1 + sum((length - 1) * stride for length, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    memory = tensor.as_strided((extent,), (1,)).clone()
+    return memory.as_strided(tensor.shape, tensor.stride(), 0)
+
+
+def _fills_its_storage(tensor: Tensor) -> bool:
+    return (
+        tensor.layout != torch.strided
+        or not tensor.numel()
+        or (tensor.is_contiguous() and tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size())
+    )
+
+
+def _overlaps(tensor: Tensor) -> bool:
+    return any(stride == 0 and length > 1 for length, stride in zip(tensor.shape, tensor.stride(), strict=True))
+
+
+def _signed(uniform: Tensor, least: float) -> Tensor:
+    centred = uniform.mul_(2).sub_(1)
+    return centred.mul_(1 - least).add_(torch.copysign(torch.full_like(centred, least), centred))
+
+
+def _displaced(tensor: Tensor, step: Tensor, t: float) -> Tensor:
+    if _fills_its_storage(tensor) or _overlaps(tensor) or tensor.is_conj() or tensor.is_neg():
+        point = as_real(tensor)
+        moved = torch.add(point, step, alpha=t)
+        return torch.view_as_complex(moved) if tensor.is_complex() else moved
+    copy = replica(tensor)
+    as_real(copy).add_(step, alpha=t)
+    return copy

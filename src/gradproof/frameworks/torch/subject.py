@@ -1,0 +1,238 @@
+"""A PyTorch function at a point, as a subject: evaluation, pullback, and nothing of the caller's changed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradproof.engine.subject import PullbackError
+from gradproof.errors import InputError
+from gradproof.frameworks.torch import trees
+from gradproof.frameworks.torch.arguments import Call, Selector, Slot, differentiable
+from gradproof.frameworks.torch.captured import captured_tensors
+from gradproof.frameworks.torch.randomness import HeldGenerators
+from gradproof.frameworks.torch.spaces import Space, as_real, replica, scale_of
+
+
+class TorchSubject:
+    """A function, its inputs, and the inputs that are varied.
+
+    The function is called once with a graph, on private copies of every tensor; that call serves all pullbacks.
+    Perturbed calls build no graph unless the function turns out to need one. What a function is found to write to is
+    copied afresh for every call, so the caller's tensors stay as they are.
+    """
+
+    arrays = torch
+
+    def __init__(self, function: Callable[..., Any], inputs: Any, wrt: Selector | None) -> None:
+        self.call = Call(function, inputs)
+        self.varied = self.call.select(wrt)
+        self.slots: list[Slot] = self.call.slots
+        self.evaluations = self.pullbacks = 0
+        self.inside = 0.0
+        self.notes: list[str] = []
+        self.trouble = ""
+        self._generators = HeldGenerators()
+        self._draws = False
+        self._needs_graph = False
+        self._shares_memory = False
+        for slot in (self.slots[number] for number in self.varied):
+            _refuse_unbuilt(slot.path, slot.tensor, "inputs")
+        self.points = [self.slots[number].tensor.detach() for number in self.varied]
+        self.inputs = Space([self.slots[number].path for number in self.varied], self.points)
+        self._scales: list[Tensor | float] | None = None
+        try:
+            self._first_call()
+        except BaseException:
+            self._generators.restore()
+            raise
+
+    def _first_call(self) -> None:
+        copies = [replica(slot.tensor) for slot in self.slots]
+        for copy, slot in zip(copies, self.slots, strict=True):
+            if slot.tensor.requires_grad and differentiable(copy):
+                copy.requires_grad_()
+        self.leaves = [copies[number].requires_grad_() for number in self.varied]
+        try:
+            with torch.enable_grad():
+                result = self._called(copies)
+        except Exception as error:
+            error.add_note(f"gradproof: {self.call.name} raised this at the given inputs, before anything was checked.")
+            raise
+        self._draws = self._generators.moved()
+        self.written = [not _same(slot.tensor, copy) for slot, copy in zip(self.slots, copies, strict=True)]
+        tensors = [(path, leaf) for path, leaf in trees.leaves(result, "output") if isinstance(leaf, Tensor)]
+        tensors = [(path, tensor) for path, tensor in tensors if differentiable(tensor)]
+        for path, tensor in tensors:
+            _refuse_unbuilt(path, tensor, "outputs")
+        if not tensors:
+            raise InputError(
+                f"{self.call.name} returned {_describe(result)}: no floating-point or complex tensor, so there is "
+                "nothing to differentiate. Return the tensor whose gradient matters."
+            )
+        connected = [(path, tensor) for path, tensor in tensors if tensor.requires_grad]
+        self.detached = not connected
+        self._paths = [path for path, _ in connected or tensors]
+        self.results = [tensor for _, tensor in connected or tensors]
+        self.outputs = Space(self._paths, self.results)
+        self.centre = self.outputs.coordinates(self.results)
+        self._storages = {tensor.untyped_storage().data_ptr() for tensor in self.results if tensor.numel()}
+        self.precision = max(self.inputs.precision, self.outputs.precision)
+        self.gradient_precision = self.precision
+        self.notes += captured_tensors(self.call, self.results, copies)
+
+    @property
+    def name(self) -> str:
+        """What the function calls itself."""
+        return self.call.name
+
+    @property
+    def mutated(self) -> list[str]:
+        """The varied inputs that the function writes to."""
+        return [self.slots[number].path for number in self.varied if self.written[number]]
+
+    def direction(self, seed: int, step: float, absolute: bool) -> Tensor:
+        """A random direction, scaled to the point, such that the point plus it is representable."""
+        vector = self.inputs.random(2 * seed)
+        if self._scales is None:
+            self._scales = [scale_of(point) for point in self.points]
+        for part, point, scale in zip(self.inputs.parts, self.points, self._scales, strict=True):
+            piece = vector[part.start : part.stop]
+            piece.mul_(step if absolute else step * scale)
+            origin = as_real(point).reshape(-1)
+            piece.copy_((origin + piece.to(origin.dtype)).sub_(origin))
+            if not bool(torch.isfinite(piece.sum())):
+                piece.copy_(torch.where(torch.isfinite(piece), piece, 0.0))  # infinite inputs stay where they are
+        return vector
+
+    def cotangent(self, seed: int) -> Tensor:
+        """A random incoming gradient; zero where the function's value is not finite."""
+        vector = self.outputs.random(2 * seed + 1)
+        if not bool(torch.isfinite(self.centre.sum())):
+            vector = torch.where(torch.isfinite(self.centre), vector, 0.0)
+        return vector
+
+    def evaluate(self, direction: Tensor, t: float) -> Tensor:
+        """The value at point + t·direction; NaN throughout where the function raises or its output changes shape."""
+        moved = iter(self.inputs.displaced(self.points, direction, t))
+        varied = set(self.varied)
+        tensors = [
+            next(moved) if number in varied else replica(slot.tensor) if self.written[number] else slot.tensor
+            for number, slot in enumerate(self.slots)
+        ]
+        try:
+            result = self._evaluated(tensors)
+        except Exception as error:
+            self.trouble = f"{type(error).__name__}: {error}"
+            return torch.full_like(self.centre, torch.nan)
+        found = dict(leaf for leaf in trees.leaves(result, "output") if isinstance(leaf[1], Tensor))
+        results = [found[path] for path in self._paths if path in found]
+        if not self.outputs.fits(results):
+            self.trouble = (
+                f"the output changed from {_shapes(self.results)} to {_shapes(results)} when the inputs moved a little"
+            )
+            return torch.full_like(self.centre, torch.nan)
+        values = self.outputs.coordinates(results)
+        if any(tensor.untyped_storage().data_ptr() in self._storages for tensor in results if tensor.numel()):
+            values = self._from_shared_memory(values)
+        return values
+
+    def pullback(self, cotangent: Tensor) -> Tensor:
+        """The claimed gradient for an incoming gradient; zero for an input that autograd says has no influence."""
+        if self.detached:
+            return torch.zeros(self.inputs.size, dtype=torch.float64, device=self.inputs.device)
+        incoming = [piece.clone() for piece in self.outputs.tensors(cotangent)]
+        try:
+            with self._counted("pullbacks"):
+                gradients = torch.autograd.grad(
+                    self.results, self.leaves, incoming, retain_graph=True, allow_unused=True
+                )
+        except Exception as error:
+            raise PullbackError(f"{type(error).__name__}: {error}") from error
+        whole = [
+            torch.zeros_like(leaf) if gradient is None else gradient.to_dense() if gradient.is_sparse else gradient
+            for leaf, gradient in zip(self.leaves, gradients, strict=True)
+        ]
+        return self.inputs.coordinates(whole)
+
+    def __enter__(self) -> TorchSubject:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._draws or self._generators.moved():
+            self._generators.restore()
+
+    def _called(self, tensors: Sequence[Tensor]) -> Any:
+        with self._counted("evaluations"):
+            return self.call.invoke(tensors)
+
+    def _evaluated(self, tensors: list[Tensor]) -> Any:
+        """Call without a graph; a function that differentiates inside cannot do without one, and then gets it."""
+        if not self._needs_graph:
+            try:
+                with torch.no_grad():
+                    return self._called(tensors)
+            except Exception:
+                result = self._evaluated_with_graph(tensors)
+                self._needs_graph = True
+                return result
+        return self._evaluated_with_graph(tensors)
+
+    def _evaluated_with_graph(self, tensors: list[Tensor]) -> Any:
+        fresh = [tensor.detach() for tensor in tensors]
+        for tensor, slot in zip(fresh, self.slots, strict=True):
+            if slot.tensor.requires_grad and differentiable(tensor):
+                tensor.requires_grad_()
+        for number in self.varied:
+            fresh[number].requires_grad_()
+        with torch.enable_grad():
+            return self._called(fresh)
+
+    def _from_shared_memory(self, values: Tensor) -> Tensor:
+        """A function that returns the same memory at every call: keep copies, and ask for the centre again."""
+        kept = values.clone()
+        if not self._shares_memory:
+            self._shares_memory = True
+            self.centre = self.evaluate(torch.zeros(self.inputs.size, dtype=torch.float64), 0.0)
+        return kept
+
+    @contextmanager
+    def _counted(self, what: str) -> Iterator[None]:
+        if self._draws:
+            self._generators.restore()
+        setattr(self, what, getattr(self, what) + 1)
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.inside += time.perf_counter() - began
+
+
+def _refuse_unbuilt(path: str, tensor: Tensor, role: str) -> None:
+    if tensor.layout != torch.strided or type(tensor).__name__ == "MaskedTensor":
+        kind = str(tensor.layout) if tensor.layout != torch.strided else "masked"
+        raise NotImplementedError(f"{path} is {kind}: sparse and masked {role} are not built yet. Pass it dense.")
+
+
+def _same(before: Tensor, after: Tensor) -> bool:
+    if before.layout != torch.strided or after._version == 0 and before.device.type != "cpu":
+        return after._version == 0
+    before, after = before.detach(), after.detach()
+    if torch.equal(before, after):
+        return True
+    return bool(((before == after) | ((before != before) & (after != after))).all())  # noqa: PLR0124
+
+
+def _shapes(tensors: Sequence[Tensor]) -> str:
+    return ", ".join(str(tuple(tensor.shape)) for tensor in tensors) or "nothing"
+
+
+def _describe(result: Any) -> str:
+    if isinstance(result, Tensor):
+        return f"a tensor of {result.dtype}"
+    return "None" if result is None else f"a {type(result).__name__}"

@@ -1,0 +1,37 @@
+"""Nested tuples, lists and dicts: their leaves, each with a path that a user can read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+
+def leaves(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """The leaves in order, each with its path.
+
+    >>> list(leaves((1, {"w": [2, None]}), "inputs"))
+    [('inputs[0]', 1), ("inputs[1]['w'][0]", 2), ("inputs[1]['w'][1]", None)]
+    """
+    if isinstance(tree, Mapping):
+        for key, value in tree.items():
+            yield from leaves(value, f"{path}[{key!r}]")
+    elif isinstance(tree, (tuple, list)):
+        for position, value in enumerate(tree):
+            yield from leaves(value, f"{path}[{position}]")
+    else:
+        yield path, tree
+
+
+def rebuild(tree: Any, leaf: Callable[[Any], Any]) -> Any:
+    """The same nest with every leaf, in order, replaced.
+
+    >>> rebuild((1, {"w": [2, 3]}), lambda x: 10 * x)
+    (10, {'w': [20, 30]})
+    """
+    if isinstance(tree, Mapping):
+        items = {key: rebuild(value, leaf) for key, value in tree.items()}
+        return items if type(tree) is dict else type(tree)(items)  # type: ignore[call-arg]  # any mapping takes a dict
+    if isinstance(tree, (tuple, list)):
+        members = [rebuild(value, leaf) for value in tree]
+        return type(tree)(*members) if hasattr(tree, "_fields") else type(tree)(members)
+    return leaf(tree)
