@@ -37,12 +37,18 @@ class _Evidence:
     options: Probing
     seed: int
     probes: list[Probe] = field(default_factory=list)
+    asked: int = 0
     notes: list[str] = field(default_factory=list)
 
-    def ask(self, span: Span | None = None) -> Probe:
-        probe = ask(self.subject, self.seed + 7919 * len(self.probes), self.options, span)
-        self.probes.append(probe)
-        return probe
+    def ask(self, span: Span | None = None) -> list[Probe]:
+        answers = ask(self.subject, self.seed + 7919 * self.asked, self.options, span)
+        self.asked += 1
+        self.probes += answers
+        return answers
+
+    def obstacle(self, probes: list[Probe]) -> Obstacle | None:
+        found = (obstacle(probe, self.subject.outputs.size) for probe in probes)
+        return next(filter(None, found), None)
 
     def passed(self, deciding: list[Probe]) -> Judgement:
         unresolved = max(probe.unresolved for probe in deciding)
@@ -103,11 +109,11 @@ def judge(subject: Subject, *, probes: int, seed: int, options: Probing) -> Judg
 
 def _judge(evidence: _Evidence, probes: int) -> Judgement:
     for _ in range(probes):
-        probe = evidence.ask()
-        if not probe.agrees:
-            return _disagreement(evidence, probe, None)
+        for probe in evidence.ask():
+            if not probe.agrees:
+                return _disagreement(evidence, probe, None)
     deciding = list(evidence.probes)
-    in_the_way = next(filter(None, (obstacle(evidence.subject, probe) for probe in deciding)), None)
+    in_the_way = evidence.obstacle(deciding)
     if in_the_way is None:
         return evidence.passed(deciding)
     if len(evidence.subject.inputs.spans) == 1:
@@ -122,13 +128,14 @@ def _one_by_one(evidence: _Evidence) -> Judgement:
     for span in evidence.subject.inputs.spans:
         if span[0] == span[1]:
             continue
-        probe = evidence.ask(span)
-        if not probe.agrees:
-            return _disagreement(evidence, probe, span)
-        in_the_way = obstacle(evidence.subject, probe)
+        answers = evidence.ask(span)
+        for probe in answers:
+            if not probe.agrees:
+                return _disagreement(evidence, probe, span)
+        in_the_way = evidence.obstacle(answers)
         path = evidence.subject.inputs.locate(span[0]).path
         if in_the_way is None:
-            verified.append(probe)
+            verified += answers
             evidence.notes.append(f"{path} was verified on its own.")
         else:
             obstacles.append(Obstacle(f"{in_the_way.reason} (with respect to {path})", in_the_way.advice))
@@ -142,10 +149,8 @@ def _disagreement(evidence: _Evidence, probe: Probe, span: Span | None) -> Judge
     """A second and if need be a third direction decide whether the claim is wrong or the measurement was."""
     if not math.isfinite(probe.claim.slope):
         return _not_finite(evidence, probe)
-    another = evidence.ask(span)
-    if another.agrees:
-        another = evidence.ask(span)
-    if another.agrees:
+    another = _dissenting(evidence.ask(span)) or _dissenting(evidence.ask(span))
+    if another is None:
         return evidence.blocked(
             Obstacle(
                 "noise: the claimed slope missed its bar along one random direction and met it along two others",
@@ -155,13 +160,17 @@ def _disagreement(evidence: _Evidence, probe: Probe, span: Span | None) -> Judge
     worst = max([probe, another], key=lambda each: each.excess / max(each.bar, 1e-300))
     if not worst.repeatable and worst.excess < 10 * worst.bar:
         return evidence.blocked(RANDOM)
-    located = localise(evidence.subject, worst, evidence.options)
+    located = localise(worst, evidence.options)
     return evidence.failed(tuple(_findings(evidence.subject, located)) or (_unlocated(worst),))
+
+
+def _dissenting(answers: list[Probe]) -> Probe | None:
+    return next((probe for probe in answers if not probe.agrees), None)
 
 
 def _not_finite(evidence: _Evidence, probe: Probe) -> Judgement:
     """A claimed NaN or infinity is wrong where the function's own slope is finite."""
-    subject, xp = evidence.subject, evidence.subject.arrays
+    subject, xp = probe.ladder.subject, evidence.subject.arrays
     broken = ~xp.isfinite(probe.gradient * probe.ladder.direction)
     first, count = int(xp.where(broken)[0][0]), int(broken.sum())
     place = subject.inputs.locate(first)
@@ -169,10 +178,10 @@ def _not_finite(evidence: _Evidence, probe: Probe) -> Judgement:
     for exponent in (0, 1, -1, -2):
         ladder.add(exponent)
     estimates = ladder.estimates()
-    sums = combine(xp, probe.cotangent, estimates)
-    known = xp.isfinite(estimates.bar) & (probe.cotangent != 0)
-    bent = bool((ladder.bends(estimates.bar) & known).any())
-    if bent or not bool(known.any()) or not math.isfinite(sums.bar) or not _small(subject, ladder, sums.bar):
+    sums = combine(ladder, probe.cotangent)
+    bent = bool(ladder.bends(estimates.bar).any())
+    undefined = not bool(xp.isfinite(subject.centre).all())
+    if bent or undefined or not math.isfinite(sums.bar) or not _small(subject, ladder, sums.bar):
         return evidence.blocked(
             Obstacle(
                 f"non-finite: the claimed gradient is not finite in {count} entries ({place} first), and the function "

@@ -23,13 +23,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from gradproof.engine.subject import Array, Subject
+from gradproof.engine.subject import Array, Subject, Watched
 
 RATIO = 4.0  # between the steps of neighbouring rungs
 BEND = 0.05  # how much of the even fourth difference enters the bar
-CHUNK = 1 << 17  # entries worked on at once: small enough for the processor's cache, large enough to amortise a call
+ROUNDING = 0.75  # units of rounding in the slope from values that are rounded correctly: 0.54, and some to spare
+CHUNK = 1 << 16  # entries worked on at once: small enough for the processor's cache, large enough to amortise a call
 SMOOTH = 0.3  # a slope whose bar is below this fraction of it looks smooth
-CLIMB = 0.25  # the largest step, relative to the point's own scale
+CLIMB = 0.5  # the largest step, relative to the point's own scale
 
 
 def first_step(precision: float) -> float:
@@ -52,10 +53,6 @@ class Rung:
     minus: Array
     plus: Array
 
-    def part(self, where: slice) -> Rung:
-        """The same for some of the outputs."""
-        return Rung(self.t, self.minus[where], self.plus[where])
-
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
@@ -68,14 +65,10 @@ class Estimates:
     bar: Array
     floor: Array
 
-    def part(self, where: slice) -> Estimates:
-        """The same for some of the outputs."""
-        return Estimates(self.value[where], self.bar[where], self.floor[where])
 
-
-def slices(size: int) -> Iterator[slice]:
-    """The whole, cut into pieces of at most `CHUNK`."""
-    return (slice(start, min(start + CHUNK, size)) for start in range(0, size, CHUNK))
+def slices(low: int, high: int) -> Iterator[slice]:
+    """A range, cut into pieces of at most `CHUNK`."""
+    return (slice(start, min(start + CHUNK, high)) for start in range(low, high, CHUNK))
 
 
 class Ladder:
@@ -86,24 +79,65 @@ class Ladder:
         self.direction = direction
         self.rungs: list[Rung] = []
         self.precision = subject.precision
+        self._known: Estimates | None = None
+
+    @property
+    def lowest(self) -> int:
+        """The exponent of the finest rung."""
+        return round(math.log(self.rungs[0].t, RATIO))
+
+    @property
+    def highest(self) -> int:
+        """The exponent of the coarsest rung."""
+        return round(math.log(self.rungs[-1].t, RATIO))
 
     def add(self, exponent: int) -> None:
         """Evaluate the rung at t = 4^exponent."""
         t = RATIO**exponent
         rung = Rung(t, self.subject.evaluate(self.direction, -t), self.subject.evaluate(self.direction, t))
         self.rungs = sorted([*self.rungs, rung], key=lambda rung: rung.t)
+        self._known = None
+
+    def between(self, k: int) -> Ladder:
+        """The ladder of two neighbouring rungs alone."""
+        pair = Ladder(self.subject, self.direction)
+        pair.rungs = self.rungs[k : k + 2]
+        return pair
+
+    def sampled(self, stride: int) -> Ladder:
+        """The same ladder, for every so many outputs."""
+        xp = self.subject.arrays
+        every = xp.arange(0, self.subject.outputs.size, stride, device=self.subject.centre.device)
+        return self.watching(Watched(self.subject, every))
+
+    def watching(self, few: Watched) -> Ladder:
+        """The same ladder, for some of the outputs alone."""
+        cut = Ladder(few, self.direction)
+        cut.rungs = [Rung(rung.t, rung.minus[few.chosen], rung.plus[few.chosen]) for rung in self.rungs]
+        return cut
+
+    def pieces(self, low: int, high: int) -> Iterator[tuple[slice, Estimates]]:
+        """The best slopes of a range of outputs, chunk by chunk, so that nothing of the outputs' size is held."""
+        xp, centre, known = self.subject.arrays, self.subject.centre, self._known
+        for where in slices(low, high):
+            if known is not None:
+                yield where, Estimates(known.value[where], known.bar[where], known.floor[where])
+            else:
+                rungs = self.rungs if where.stop - where.start == self.subject.outputs.size else self._cut(where)
+                yield where, best_slopes(xp, centre[where], rungs, self.precision)
 
     def estimates(self) -> Estimates:
         """The best slope of every output, and its bar."""
-        xp, centre = self.subject.arrays, self.subject.centre
-        size = self.subject.outputs.size
-        if size <= CHUNK:
-            return best_slopes(xp, centre, self.rungs, self.precision)
-        whole = Estimates(xp.empty_like(centre), xp.empty_like(centre), xp.empty_like(centre))
-        for where in slices(size):
-            piece = best_slopes(xp, centre[where], [rung.part(where) for rung in self.rungs], self.precision)
-            whole.value[where], whole.bar[where], whole.floor[where] = piece.value, piece.bar, piece.floor
-        return whole
+        if self._known is None:
+            xp, centre = self.subject.arrays, self.subject.centre
+            whole = Estimates(xp.empty_like(centre), xp.empty_like(centre), xp.empty_like(centre))
+            for where, piece in self.pieces(0, self.subject.outputs.size):
+                whole.value[where], whole.bar[where], whole.floor[where] = piece.value, piece.bar, piece.floor
+            self._known = whole
+        return self._known
+
+    def _cut(self, where: slice) -> list[Rung]:
+        return [Rung(rung.t, rung.minus[where], rung.plus[where]) for rung in self.rungs]
 
     def bends(self, bar: Array) -> Array:
         """Which outputs have a kink at the point itself, given the bars of their slopes.
@@ -159,19 +193,24 @@ class _Candidate:
 def _central_slopes(
     xp: Array, centre: Array, rungs: list[Rung], precision: float
 ) -> tuple[list[_Candidate], Array]:
-    odd = [(rung.plus - rung.minus) * (0.5 / rung.t) for rung in rungs]
-    even = [(rung.plus - centre) - (centre - rung.minus) for rung in rungs]
-    size = abs(centre) + abs(odd[1]) * rungs[1].t
-    rounding = precision * size
+    odd, even = zip(*(_split(centre, rung) for rung in rungs), strict=True)
+    rounding = abs(centre)
+    rounding *= ROUNDING * precision
     noise: Array = None
     pairs: list[_Candidate] = []
     triples: list[_Candidate] = []
-    for k, (lower, upper) in enumerate(pairwise(rungs)):
+    for k, lower in enumerate(rungs[:-1]):
         drop = odd[k] - odd[k + 1]
-        fourth = abs(RATIO**2 * even[k] - even[k + 1])
+        fourth = RATIO**2 * even[k]
+        fourth -= even[k + 1]
+        fourth = abs(fourth)
         noise = fourth if noise is None else xp.maximum(noise, fourth)
-        uncertain = (BEND * noise + rounding) * (1 / lower.t)
-        pair = _Candidate(odd[k] + drop * (1 / (RATIO**2 - 1)), abs(drop) + uncertain)
+        uncertain = noise * (BEND / lower.t)
+        uncertain += rounding if lower.t == 1 else rounding / lower.t
+        value = drop * (1 / (RATIO**2 - 1))
+        value += odd[k]
+        pair = _Candidate(value, abs(drop))
+        pair.bar += uncertain
         if len(rungs) > 2:
             pair.flat = (odd[k] == 0) & (even[k] == 0) & (odd[k + 1] == 0) & (even[k + 1] == 0)
         if pairs:
@@ -189,6 +228,15 @@ def _central_slopes(
     return candidates, rounding
 
 
+def _split(centre: Array, rung: Rung) -> tuple[Array, Array]:
+    """The odd part of the change about the centre, as a slope, and the even part, as a difference."""
+    after, before = rung.plus - centre, centre - rung.minus
+    odd = after + before
+    odd *= 0.5 / rung.t
+    after -= before
+    return odd, after
+
+
 def _mind_the_stairs(
     xp: Array, centre: Array, rungs: list[Rung], pairs: list[_Candidate], triples: list[_Candidate]
 ) -> None:
@@ -204,18 +252,26 @@ def _mind_the_stairs(
     for pair in pairs[1:]:
         rises = rises | ((pair.bar < SMOOTH * abs(pair.value)) & ~pair.flat)
     stairs = pairs[0].flat & rises
+    changing = pairs[0].flat & ~pairs[-1].flat
     if not bool(stairs.any()):
         return
+    if int(stairs.sum()) > 0.5 * int(changing.sum()):  # where most are stairs, so are those with no slope to show it
+        stairs = changing
     height = xp.where(stairs, math.inf, centre)
     for rung in rungs:
         for side in (rung.minus, rung.plus):
             change = abs(side - centre)
             height = xp.where((change > 0) & (change < height), change, height)
     height = xp.where(stairs, height, 0.0)
-    for rung, pair in zip(rungs, pairs, strict=False):
-        pair.bar = xp.where(stairs & pair.flat, math.inf, pair.bar + height * (1 / rung.t))
-    for rung, lower, triple in zip(rungs, pairs, triples, strict=False):
-        triple.bar = xp.where(xp.isfinite(lower.bar), triple.bar + height * (1 / rung.t), math.inf)
+    for lower, upper, pair in zip(rungs, rungs[1:], pairs, strict=False):
+        # The plain slope of the upper rung errs more by truncation than the extrapolated one, and less by stairs.
+        plain = (upper.plus - upper.minus) * (0.5 / upper.t)
+        drop = abs((lower.plus - lower.minus) * (0.5 / lower.t) - plain)
+        bar = drop * (RATIO**2 / (RATIO**2 - 1)) + height * (1 / lower.t + 0.5 / upper.t)
+        pair.value = xp.where(stairs, plain, pair.value)
+        pair.bar = xp.where(stairs, xp.where(pair.flat, math.inf, bar), pair.bar)
+    for triple in triples:
+        triple.bar = xp.where(stairs, math.inf, triple.bar)
 
 
 def _one_sided_slopes(

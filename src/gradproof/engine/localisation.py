@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gradproof.engine.ladder import Estimates, Ladder, best_slopes
+from gradproof.engine.ladder import Estimates, Ladder
 from gradproof.engine.probe import CLAIM_ACCURACY, CLAIM_ROUNDING, Probe, Probing, combine, restricted
 from gradproof.engine.results import Entry, Place
 from gradproof.engine.subject import Array, Subject
@@ -78,8 +78,9 @@ def _middle(low: int, high: int, edges: list[int]) -> int:
     return min(inside, key=lambda edge: abs(edge - half)) if inside else half
 
 
-def localise(subject: Subject, probe: Probe, options: Probing) -> Located:
+def localise(probe: Probe, options: Probing) -> Located:
     """The wrong entries behind a probe's disagreement."""
+    subject = probe.ladder.subject
     exponent = _best_exponent(subject, probe)
     t = 4.0**exponent
     direction, gradient, cotangent = probe.ladder.direction, probe.gradient, probe.cotangent
@@ -124,12 +125,11 @@ def weighed(subject: Subject, cotangent: Array, values: Array) -> float:
 
 def _best_exponent(subject: Subject, probe: Probe) -> int:
     """The rung whose slope, with its upper neighbour's, has the narrowest bar for the whole."""
-    rungs, centre = probe.ladder.rungs, subject.centre
+    rungs = probe.ladder.rungs
     bars = []
     for k in range(len(rungs) - 1):
-        estimates = best_slopes(subject.arrays, centre, rungs[k : k + 2], subject.precision)
-        gap = abs(combine(subject.arrays, probe.cotangent, estimates).slope - probe.sums.slope)
-        bars.append(combine(subject.arrays, probe.cotangent, estimates).bar + gap)
+        sums = combine(probe.ladder.between(k), probe.cotangent)
+        bars.append(sums.bar + abs(sums.slope - probe.sums.slope))
     best = min(range(len(bars)), key=lambda k: bars[k] if math.isfinite(bars[k]) else math.inf)
     return round(math.log(rungs[best].t, 4))
 
@@ -145,7 +145,7 @@ class _Column:
         ladder.add(exponent)
         ladder.add(exponent + 1)
         self.estimates: Estimates = ladder.estimates()
-        sums = combine(subject.arrays, probe.cotangent, self.estimates)
+        sums = combine(ladder, probe.cotangent)
         self.claimed = float(probe.gradient[coordinate])
         self.numerical = sums.slope / self.step
         rounding = (CLAIM_ROUNDING * subject.gradient_precision + CLAIM_ACCURACY) * abs(self.claimed)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from gradproof.engine.ladder import RATIO, Ladder, first_step
+from gradproof.engine.ladder import Ladder, first_step
 from gradproof.engine.localisation import search
-from gradproof.engine.probe import Probe, restricted
+from gradproof.engine.probe import FEW, Probe, restricted
 from gradproof.engine.subject import Subject
 
-MEANINGFUL = 0.1  # a bar wider than this fraction of what is measured would let too much pass
-FEW = 0.01  # of the outputs may stay unresolved beside a pass
+MEANINGFUL = 0.2  # a bar wider than this fraction of what is measured would let too much pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +27,18 @@ RANDOM = Obstacle(
 )
 
 
-def obstacle(subject: Subject, probe: Probe) -> Obstacle | None:
-    """What keeps this probe from being evidence, if anything does."""
+def obstacle(probe: Probe, outputs: int) -> Obstacle | None:
+    """What keeps this probe from being evidence, if anything does. `outputs` is the number of all outputs."""
+    subject = probe.ladder.subject
     if probe.kinks:
         return _kink(subject, probe)
-    size = subject.outputs.size
     if beyond := _not_finite(subject, probe):
         return Obstacle(
-            f"non-finite: {beyond} of {size} output entries are NaN or infinite at the point itself or beside it",
+            f"non-finite: {beyond} of {outputs} output entries are NaN or infinite at the point itself or beside it",
             "Choose a point inside the function's domain; the other entries agree.",
         )
-    blurred = probe.bar > MEANINGFUL * _measured(subject, probe)
-    if probe.unresolved <= FEW * size and not blurred:
+    blurred = probe.bar > MEANINGFUL * probe.claim.largest_contribution and probe.bar > MEANINGFUL * _natural(subject)
+    if probe.unresolved <= FEW * outputs and not blurred:
         return None
     if not probe.repeatable:
         return RANDOM
@@ -49,7 +48,7 @@ def obstacle(subject: Subject, probe: Probe) -> Obstacle | None:
             f"undefined: the function is not defined on both sides of the point, however small the step{detail}",
             "Choose a point inside the function's domain.",
         )
-    if jumps := probe.ladder.jumps():
+    if not blurred and (jumps := probe.ladder.jumps()):
         return Obstacle(
             f"jump: {subject.outputs.locate(jumps[0])} changes by a leap at the point itself, so it has no slope there",
             "Check at a point beside it, or leave out of wrt= the inputs that only choose between cases.",
@@ -62,7 +61,7 @@ def obstacle(subject: Subject, probe: Probe) -> Obstacle | None:
 
 def all_undefined(subject: Subject) -> Obstacle | None:
     """Whether the function has no finite value at the point at all."""
-    if bool(subject.arrays.isfinite(subject.centre).any()):
+    if subject.finite or bool(subject.arrays.isfinite(subject.centre).any()):
         return None
     return Obstacle(
         "non-finite: every output entry is NaN or infinite at the point itself",
@@ -70,17 +69,16 @@ def all_undefined(subject: Subject) -> Obstacle | None:
     )
 
 
-def _measured(subject: Subject, probe: Probe) -> float:
-    """The slope that a bar is held against: the largest contribution to it, or what the values' own size gives."""
+def _natural(subject: Subject) -> float:
+    """The slope that values of this size would have if they changed by as much as the inputs do."""
     xp, values = subject.arrays, abs(subject.centre)
-    largest = float(xp.where(xp.isfinite(values), values, 0.0).max())
-    return max(probe.claim.largest_contribution, first_step(subject.precision) * largest)
+    return first_step(subject.precision) * float(xp.where(xp.isfinite(values), values, 0.0).max())
 
 
 def _not_finite(subject: Subject, probe: Probe) -> int:
     """The number of outputs without a finite value, not counting those that are the same infinity all around."""
     centre = subject.centre
-    if math.isfinite(float(centre.sum())):
+    if subject.finite:
         return 0
     around = probe.ladder.rungs[-1]
     constant = (around.plus == centre) & (around.minus == centre)
@@ -94,22 +92,25 @@ def _undefined_beside(probe: Probe) -> bool:
 
 def _kink(subject: Subject, probe: Probe) -> Obstacle:
     """Where the kink is, and whether the claim lies between the slopes on its two sides."""
-    output, rung, direction = probe.kinks[0], probe.ladder.rungs[0], probe.ladder.direction
-    coordinate = _kinked_coordinate(subject, probe)
-    low, high = (0, subject.inputs.size) if coordinate is None else (coordinate, coordinate + 1)
-    step = 1.0 if coordinate is None else float(direction[coordinate])
-    alone = Ladder(subject, restricted(subject, direction, low, high))
-    alone.add(round(math.log(rung.t, RATIO)))
-    before, after = (float(side[output]) / step for side in alone.sides(alone.rungs[0]))
+    output, direction = probe.kinks[0], probe.ladder.direction
     unit = subject.arrays.zeros_like(subject.centre)
     unit[output] = 1.0
-    claimed = float((subject.pullback(unit)[low:high] * direction[low:high]).sum()) / step
-    if step < 0:
-        before, after = after, before
+    gradient = subject.pullback(unit)
+    before, after = (float(side[output]) for side in probe.ladder.sides(probe.ladder.rungs[0]))
+    claimed = float((gradient * direction).sum())
+    place = ""
+    coordinate = _kinked_coordinate(subject, probe)
+    if coordinate is not None:
+        alone = Ladder(subject, restricted(subject, direction, coordinate, coordinate + 1))
+        alone.add(probe.ladder.lowest)
+        step = float(direction[coordinate])
+        sides = [float(side[output]) / step for side in alone.sides(alone.rungs[0])]
+        before, after = sides if step > 0 else reversed(sides)
+        claimed = float(gradient[coordinate])
+        place = f" at {subject.inputs.locate(coordinate)}"
     least, most = sorted((before, after))
     slack = 0.01 * (most - least)
     where = "between" if least - slack <= claimed <= most + slack else "outside"
-    place = "" if coordinate is None else f" at {subject.inputs.locate(coordinate)}"
     return Obstacle(
         f"kink{place}: the slope of {subject.outputs.locate(output)} is {before:.6g} before it and {after:.6g} after "
         f"it; the claimed {claimed:.6g} lies {where} them",
@@ -135,4 +136,4 @@ def _kinked_coordinate(subject: Subject, probe: Probe) -> int | None:
     found = search(
         subject.inputs.size, subject.inputs.spans, bend, threshold=0.02 * abs(whole), whole=whole, most=1
     ).found
-    return found[0] if found else None
+    return found[0] if found and abs(bend(found[0], found[0] + 1)) > 0.02 * abs(whole) else None

@@ -11,19 +11,22 @@ import math
 from dataclasses import dataclass, replace
 
 from gradproof.engine.ladder import CLIMB, RATIO, Estimates, Ladder, first_step, slices
-from gradproof.engine.subject import Array, Subject
+from gradproof.engine.subject import Array, Subject, Watched
 
 SPREAD = 2.0  # bars of many outputs add like independent errors; this many of their root-sum-squares count
-ENOUGH = 1e-8  # a bar below this fraction of the largest contribution to the slope needs no improvement
+ENOUGH = 3e-8  # a bar below this fraction of the largest contribution to the slope needs no improvement
 NEAR_FLOOR = 30.0  # nor does one within this multiple of what rounding alone would give
 UNRESOLVED = 0.5  # an output whose bar is this fraction of the slope says nothing
 FINEST = -6  # the lowest rung, as a power of `RATIO`
 WORTH_IT = 1.3  # a new rung that narrows the bar by less than this is the last one
 CLAIM_ROUNDING = 4.0  # units of rounding granted to every entry of a claimed gradient
 CLAIM_ACCURACY = 3e-10  # and this much of it: special functions' series give some ten digits, whatever their type
-FINE = 2e-3  # a bar above this fraction of the largest contribution is narrowed by asking about blocks of outputs
-BLOCKS = 64  # at most
+FINE = 5e-3  # a bar above this fraction of the largest contribution is narrowed by asking about blocks of outputs
+BLOCKS = 256  # at most
 OUTLIER = 100.0  # times the bar that 99 % of the outputs keep to
+SAMPLE = 1 << 12  # outputs that stand for all when a rung's worth or the usual bar is told
+MANY = 1000  # outputs from which on a few odd ones are worth looking at by themselves
+FEW = 0.01  # of the outputs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +68,6 @@ class Probe:
     ladder: Ladder
     cotangent: Array
     gradient: Array
-    estimates: Estimates
     sums: Sums
     claim: Claim
     repeatable: bool = True
@@ -91,27 +93,29 @@ class Probe:
     @property
     def coarse(self) -> bool:
         """Whether the bar is wide, and may be narrowed."""
-        return self.bar > max(ENOUGH * self.claim.largest_contribution, NEAR_FLOOR * self.sums.floor)
+        return self.sums.bar > max(ENOUGH * self.claim.largest_contribution, NEAR_FLOOR * self.sums.floor)
 
 
-def combine(xp: Array, cotangent: Array, estimates: Estimates) -> Sums:
-    """Add the outputs' slopes, weighted by the cotangent.
+def combine(ladder: Ladder, cotangent: Array, low: int = 0, high: int | None = None) -> Sums:
+    """Add the slopes of a range of outputs, weighted by the cotangent.
 
     The cotangent's signs are drawn independently of the errors, so the errors add like a random walk: the bar is a
     multiple of the root of the sum of squares, and never more than the plain sum.
     """
     slope = plain = square = floor = 0.0
-    for where in slices(cotangent.shape[0]):
-        u, part = cotangent[where], estimates.part(where)
-        weighted, ideal = abs(u) * part.bar, u * part.floor
-        slope += float((u * part.value).sum())
-        total = float(weighted.sum())
+    for where, piece in ladder.pieces(low, ladder.subject.outputs.size if high is None else high):
+        u = cotangent[where]
+        weight = abs(u)
+        total = float(weight @ piece.bar)
+        weighted = weight * piece.bar
         if not math.isfinite(total):  # an unknown slope with no weight is no loss
-            weighted = xp.where(u == 0, 0.0, weighted)
+            weighted = ladder.subject.arrays.where(u == 0, 0.0, weighted)
             total = float(weighted.sum())
+        weight *= piece.floor
         plain += total
-        square += float((weighted * weighted).sum())
-        floor += float((ideal * ideal).sum())
+        slope += float(u @ piece.value)
+        square += float(weighted @ weighted)
+        floor += float(weight @ weight)
     return Sums(slope, min(plain, SPREAD * math.sqrt(square)), SPREAD * math.sqrt(floor))
 
 
@@ -119,11 +123,11 @@ def claim_of(gradient: Array, direction: Array, precision: float, options: Probi
     """What a gradient predicts along a direction."""
     slope = square = largest = forgiven = entry = 0.0
     step = math.inf
-    for where in slices(gradient.shape[0]):
+    for where in slices(0, gradient.shape[0]):
         g, v = gradient[where], direction[where]
         contribution, reach = g * v, abs(v)
         slope += float(contribution.sum())
-        square += float((contribution * contribution).sum())
+        square += float(contribution @ contribution)
         largest = max(largest, float(abs(contribution).max()))
         entry = max(entry, float(abs(g).max()))
         shortest = float(reach.min())
@@ -133,13 +137,17 @@ def claim_of(gradient: Array, direction: Array, precision: float, options: Probi
         step = min(step, shortest)
         if options.rtol or options.atol:
             allowed = reach * (options.atol + options.rtol * abs(g))
-            forgiven += float((allowed * allowed).sum())
+            forgiven += float(allowed @ allowed)
     rounding = (CLAIM_ROUNDING * precision + CLAIM_ACCURACY) * math.sqrt(square) + precision * abs(slope)
     return Claim(slope, rounding, SPREAD * math.sqrt(forgiven), largest, entry, step)
 
 
-def ask(subject: Subject, seed: int, options: Probing, span: tuple[int, int] | None = None) -> Probe:
-    """Probe once, all inputs or a span of them: cheaply, and with more care where that leaves a doubt."""
+def ask(subject: Subject, seed: int, options: Probing, span: tuple[int, int] | None = None) -> list[Probe]:
+    """Probe once, all inputs or a span of them: cheaply, and with more care where that leaves a doubt.
+
+    Where the doubt comes from a few outputs, near a kink or an edge, they are looked at by themselves: the answer is
+    then two probes along one direction, of the calm outputs and of those few.
+    """
     step = options.step or first_step(subject.precision)
     direction = subject.direction(seed, step, options.step is not None)
     if span is not None:
@@ -148,17 +156,53 @@ def ask(subject: Subject, seed: int, options: Probing, span: tuple[int, int] | N
     ladder.add(0)
     ladder.add(1)
     cotangent = subject.cotangent(seed)
-    probe = _compare(subject, ladder, cotangent, subject.pullback(cotangent), seed, options)
-    if probe.agrees and not probe.coarse:
-        probe = _by_blocks(subject, probe, options)
+    probe = _compare(ladder, cotangent, seed, options)
+    if _clear(probe):
+        probe = _by_blocks(probe, options)
         if probe.agrees:
-            return probe
-    again = subject.evaluate(ladder.direction, 0.0)
-    repeatable = not bool((abs(again - subject.centre) > options.nondet_tol).any())
-    if options.step is None:
-        _grow(ladder, probe, step)
-    probe = replace(_settle(subject, probe, options), repeatable=repeatable)
-    return _by_blocks(subject, probe, options) if probe.agrees else probe
+            return [probe]
+    suspects = _suspects(ladder)
+    if suspects is not None and probe.coarse:
+        calm = _compare(ladder, _without(subject, cotangent, suspects), seed, options)
+        calm = _by_blocks(calm, options) if _clear(calm) else calm
+        if _clear(calm):
+            few = Watched(subject, suspects)
+            probe = _compare(ladder.watching(few), cotangent[suspects], seed, options)
+            return [calm, _look_closer(probe, step, options)]
+    return [_look_closer(probe, step, options)]
+
+
+def _clear(probe: Probe) -> bool:
+    return probe.agrees and not probe.coarse
+
+
+def _suspects(ladder: Ladder) -> Array | None:
+    """The outputs whose bars stick out, if there are some and they are few."""
+    if ladder.subject.outputs.size < MANY:
+        return None
+    odd_ones_out = ladder.subject.arrays.where(_outliers(ladder.estimates()))[0]
+    return odd_ones_out if 0 < odd_ones_out.shape[0] <= FEW * ladder.subject.outputs.size else None
+
+
+def _without(subject: Subject, vector: Array, coordinates: Array) -> Array:
+    rest = vector * 1.0
+    rest[coordinates] = 0.0
+    return rest
+
+
+def _look_closer(probe: Probe, step: float, options: Probing) -> Probe:
+    ladder, cotangent = probe.ladder, probe.cotangent
+    again = ladder.subject.evaluate(ladder.direction, 0.0)
+    repeatable = not bool((abs(again - ladder.subject.centre) > options.nondet_tol).any())
+    for thorough in (False, True) if probe.agrees else (True,):
+        if options.step is None:
+            _grow(ladder, cotangent, step, thorough)
+        probe = replace(_settle(probe, cotangent, options), repeatable=repeatable)
+        if probe.agrees:
+            probe = _by_blocks(probe, options)
+        if probe.agrees:
+            break
+    return probe
 
 
 def restricted(subject: Subject, vector: Array, low: int, high: int) -> Array:
@@ -168,50 +212,48 @@ def restricted(subject: Subject, vector: Array, low: int, high: int) -> Array:
     return piece
 
 
-def _compare(
-    subject: Subject, ladder: Ladder, cotangent: Array, gradient: Array, seed: int, options: Probing
-) -> Probe:
-    estimates = ladder.estimates()
+def _compare(ladder: Ladder, cotangent: Array, seed: int, options: Probing) -> Probe:
+    gradient = ladder.subject.pullback(cotangent)
     return Probe(
         seed=seed,
         ladder=ladder,
         cotangent=cotangent,
         gradient=gradient,
-        estimates=estimates,
-        sums=combine(subject.arrays, cotangent, estimates),
-        claim=claim_of(gradient, ladder.direction, subject.gradient_precision, options),
+        sums=combine(ladder, cotangent),
+        claim=claim_of(gradient, ladder.direction, ladder.subject.gradient_precision, options),
     )
 
 
-def _grow(ladder: Ladder, probe: Probe, step: float) -> None:
+def _grow(ladder: Ladder, cotangent: Array, step: float, thorough: bool) -> None:
     """Add rungs below, against truncation, kinks and edges, and above, against noise, while they help.
 
-    Where claim and slope disagree, a few rungs are added in any case, and above all of them: values may stand still
-    on small steps.
+    A thorough ladder gets a few below in any case, and above all that there are: values may stand still on small
+    steps.
     """
-    disagree = not probe.agrees
-    score = _score(ladder, probe.cotangent)
-    for exponent in range(-1, FINEST - 1, -1):
+    stride = max(1, ladder.subject.outputs.size // SAMPLE)
+    start = score = _score(ladder, cotangent, stride)
+    while (exponent := ladder.lowest - 1) >= FINEST:
         ladder.add(exponent)
-        last, score = score, _score(ladder, probe.cotangent)
-        settled = score * WORTH_IT > last and (exponent <= -2 or not disagree)
-        if settled and not _edge(ladder):
+        last, score = score, _score(ladder, cotangent, stride)
+        if score * WORTH_IT > last and not _edge(ladder) and (exponent <= -2 or not thorough):
             break
-    exponent = 2
-    while step * RATIO**exponent <= CLIMB:
+    if score * WORTH_IT < start and not thorough:
+        return
+    while step * RATIO ** (exponent := ladder.highest + 1) <= CLIMB:
         ladder.add(exponent)
-        last, score = score, _score(ladder, probe.cotangent)
-        if score * WORTH_IT > last and not disagree:
-            break
-        exponent += 1
+        last, score = score, _score(ladder, cotangent, stride)
+        if score * WORTH_IT > last and not thorough:
+            return
 
 
-def _score(ladder: Ladder, cotangent: Array) -> float:
-    """The bar of the whole, an output that says nothing counting no more than its slope could."""
+def _score(ladder: Ladder, cotangent: Array, stride: int) -> float:
+    """The bar of a sample of outputs, one that says nothing counting no more than its slope could."""
+    if stride > 1:
+        ladder, cotangent = ladder.sampled(stride), cotangent[::stride]
     estimates = ladder.estimates()
     most = _most_informative_bar(ladder, estimates)
-    clipped = ladder.subject.arrays.where(estimates.bar < most, estimates.bar, most)
-    return combine(ladder.subject.arrays, cotangent, Estimates(estimates.value, clipped, estimates.floor)).bar
+    weighted = abs(cotangent) * ladder.subject.arrays.where(estimates.bar < most, estimates.bar, most)
+    return min(float(weighted.sum()), SPREAD * math.sqrt(float(weighted @ weighted)))
 
 
 def _most_informative_bar(ladder: Ladder, estimates: Estimates) -> Array:
@@ -227,44 +269,32 @@ def _edge(ladder: Ladder) -> bool:
     return not math.isfinite(float((finest.plus - finest.minus).sum()))
 
 
-def _settle(subject: Subject, probe: Probe, options: Probing) -> Probe:
+def _settle(probe: Probe, cotangent: Array, options: Probing) -> Probe:
     """Set aside the outputs that say nothing, and hold the rest against the claim for them alone."""
-    xp, ladder = subject.arrays, probe.ladder
+    ladder, xp = probe.ladder, probe.ladder.subject.arrays
     estimates = ladder.estimates()
     useless = ~(estimates.bar <= _most_informative_bar(ladder, estimates)) | _outliers(estimates)
     kinks = tuple(int(k) for k in xp.where(ladder.bends(estimates.bar))[0][:10]) if len(ladder.rungs) > 2 else ()
     unresolved = int(useless.sum())
-    cotangent, gradient = probe.cotangent, probe.gradient
     if unresolved:
         cotangent = xp.where(useless, 0.0, cotangent)
-        gradient = subject.pullback(cotangent)
-        estimates = Estimates(estimates.value, xp.where(useless, 0.0, estimates.bar), estimates.floor)
-    return replace(
-        probe,
-        cotangent=cotangent,
-        gradient=gradient,
-        estimates=estimates,
-        sums=combine(xp, cotangent, estimates),
-        claim=claim_of(gradient, ladder.direction, subject.gradient_precision, options),
-        kinks=kinks,
-        unresolved=unresolved,
-    )
+    return replace(_compare(ladder, cotangent, probe.seed, options), kinks=kinks, unresolved=unresolved)
 
 
 def _outliers(estimates: Estimates) -> Array:
     """The few outputs, near a kink or an edge, whose bars would drown those of all others."""
-    sample = sorted(estimates.bar[:: max(1, estimates.bar.shape[0] // 4096)].tolist())
+    sample = sorted(estimates.bar[:: max(1, estimates.bar.shape[0] // SAMPLE)].tolist())
     usual = sample[math.ceil(0.99 * len(sample)) - 1]
     return estimates.bar > OUTLIER * usual
 
 
-def _by_blocks(subject: Subject, probe: Probe, options: Probing) -> Probe:
+def _by_blocks(probe: Probe, options: Probing) -> Probe:
     """Where the bars of many outputs add up to a wide one, ask about fewer outputs at a time.
 
     It costs pullbacks alone: the slopes of all outputs are known. Of the blocks the one that disagrees most is kept,
     or, where all agree, the one with the widest bar.
     """
-    size = probe.cotangent.shape[0]
+    subject, size = probe.ladder.subject, probe.cotangent.shape[0]
     largest = probe.claim.largest_contribution
     if not largest or probe.bar <= FINE * largest or size < 2:
         return probe
@@ -275,7 +305,7 @@ def _by_blocks(subject: Subject, probe: Probe, options: Probing) -> Probe:
         cotangent = restricted(subject, probe.cotangent, low, high)
         gradient = subject.pullback(cotangent)
         claim = claim_of(gradient, probe.ladder.direction, subject.gradient_precision, options)
-        sums = combine(subject.arrays, cotangent, probe.estimates)
+        sums = combine(probe.ladder, cotangent, low, high)
         blocks.append(replace(probe, cotangent=cotangent, gradient=gradient, claim=claim, sums=sums))
     wrong = [block for block in blocks if not block.agrees]
     if wrong:

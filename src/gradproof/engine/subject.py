@@ -55,6 +55,11 @@ class Subject(Protocol):
         ...
 
     @property
+    def finite(self) -> bool:
+        """Whether that value is finite in every coordinate."""
+        ...
+
+    @property
     def precision(self) -> float:
         """The spacing of numbers near one in the coarsest precision among inputs and outputs."""
         ...
@@ -87,6 +92,46 @@ class Subject(Protocol):
     def pullback(self, cotangent: Array) -> Array:
         """The claimed gradient for an incoming gradient."""
         ...
+
+
+class Watched:
+    """A subject of which only some outputs are watched: itself a subject."""
+
+    def __init__(self, whole: Subject, chosen: Array) -> None:
+        self.whole, self.chosen = whole, chosen
+        self.arrays, self.inputs, self.outputs = whole.arrays, whole.inputs, self
+        self.precision, self.gradient_precision = whole.precision, whole.gradient_precision
+        self.centre = whole.centre[chosen]
+        self.finite = bool(whole.arrays.isfinite(self.centre).all())
+        self.size = int(chosen.shape[0])
+        self.spans = [(0, self.size)]
+
+    @property
+    def trouble(self) -> str:
+        """As of the whole."""
+        return self.whole.trouble
+
+    def locate(self, coordinate: int) -> Place:
+        """The user's name for a watched output."""
+        return self.whole.outputs.locate(int(self.chosen[coordinate]))
+
+    def direction(self, seed: int, step: float, absolute: bool) -> Array:
+        """As of the whole."""
+        return self.whole.direction(seed, step, absolute)
+
+    def cotangent(self, seed: int) -> Array:
+        """As of the whole, for the watched outputs."""
+        return self.whole.cotangent(seed)[self.chosen]
+
+    def evaluate(self, direction: Array, t: float) -> Array:
+        """The watched values."""
+        return self.whole.evaluate(direction, t)[self.chosen]
+
+    def pullback(self, cotangent: Array) -> Array:
+        """The claimed gradient for an incoming gradient of the watched outputs, and of no others."""
+        everywhere = self.arrays.zeros_like(self.whole.centre)
+        everywhere[self.chosen] = cotangent
+        return self.whole.pullback(everywhere)
 
 
 class PullbackError(Exception):

@@ -20,8 +20,13 @@ class HeldGenerators:
         self._numpy = self._numpy_module.get_state() if self._numpy_module else None
 
     def moved(self) -> bool:
-        """Whether anything has been drawn since."""
-        if not torch.equal(self._torch, torch.get_rng_state()) or self._python != random.getstate():
+        """Whether anything has been drawn since. A draw moves a Mersenne twister's position or renews its key."""
+        now = random.getstate()
+        if self.moved_in_torch() or (now[1][-1], now[1][0], now[2]) != (
+            self._python[1][-1],
+            self._python[1][0],
+            self._python[2],
+        ):
             return True
         if self._cuda and any(
             not torch.equal(held, now) for held, now in zip(self._cuda, torch.cuda.get_rng_state_all(), strict=True)
@@ -29,8 +34,12 @@ class HeldGenerators:
             return True
         if self._numpy is None:
             return False
-        now = self._numpy_module.get_state()
-        return bool(self._numpy[2] != now[2] or (self._numpy[1] != now[1]).any())
+        drawn = self._numpy_module.get_state()
+        return bool(drawn[1][0] != self._numpy[1][0] or drawn[2:] != self._numpy[2:])
+
+    def moved_in_torch(self) -> bool:
+        """Whether torch's own generator has moved since: a check that costs next to nothing."""
+        return not torch.equal(self._torch, torch.get_rng_state())
 
     def restore(self) -> None:
         """Put every generator back."""

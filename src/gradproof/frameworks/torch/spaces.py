@@ -93,22 +93,21 @@ class Space:
         """The tensors with these coordinates."""
         return [self._tensor(vector, part) for part in self.parts]
 
-    def displaced(self, tensors: Sequence[Tensor], direction: Tensor, t: float) -> list[Tensor]:
-        """New tensors: these plus t times a direction, with the strides of these where they have no overlap."""
-        return [
-            _displaced(tensor, as_real(step), t)
-            for tensor, step in zip(tensors, self.tensors(direction), strict=True)
-        ]
+    def displaced(
+        self, tensors: Sequence[Tensor], steps: Sequence[Tensor], t: float, memory: Sequence[Tensor] | None
+    ) -> list[Tensor]:
+        """These tensors plus t times a direction, in new memory or in that given, with the strides of these."""
+        outs = memory or [None] * len(tensors)
+        return [_displaced(tensor, step, t, out) for tensor, step, out in zip(tensors, steps, outs, strict=True)]
 
     def random(self, seed: int) -> Tensor:
         """Signs times magnitudes in [½, 1]: they never shrink a lone error much, nor cancel several exactly."""
         generator = torch.Generator().manual_seed(seed)
         if self.size <= BLOCK:
-            return _signed(torch.rand(self.size, generator=generator, dtype=torch.float64), 0.5).to(self.device)
-        rows = -(-self.size // BLOCK)
+            return _signed((self.size,), 0.5, generator).to(self.device)
         least = math.sqrt(0.5)
-        outer = _signed(torch.rand(rows, 1, generator=generator, dtype=torch.float64), least).to(self.device)
-        inner = _signed(torch.rand(1, BLOCK, generator=generator, dtype=torch.float64), least).to(self.device)
+        outer = _signed((-(-self.size // BLOCK), 1), least, generator).to(self.device)
+        inner = _signed((1, BLOCK), least, generator).to(self.device)
         return (outer * inner).view(-1)[: self.size]
 
     def locate(self, coordinate: int) -> Place:
@@ -127,7 +126,8 @@ class Space:
     def _tensor(self, vector: Tensor, part: Part) -> Tensor:
         piece = vector[part.start : part.stop].to(device=part.device, dtype=real_dtype(part.dtype))
         if part.dtype.is_complex:
-            return torch.view_as_complex(piece.reshape(*part.shape, 2))
+            piece = piece.clone() if piece.storage_offset() % 2 else piece  # a complex number starts at an even place
+            return torch.view_as_complex(piece.view(*part.shape, 2))
         return piece.view(part.shape)
 
 
@@ -140,17 +140,26 @@ def scale_of(tensor: Tensor) -> Tensor | float:
     torch.Size([3])
     """
     coordinates = as_real(tensor.detach()).reshape(-1)
-    sample = coordinates[:: max(1, coordinates.numel() // SAMPLE)].to(torch.float64).abs()
-    sample = sample[(sample > 0) & sample.isfinite()]
-    if not sample.numel():
-        return 1.0
-    largest = sample.max()
-    root = float(largest * (sample / largest).square().mean().sqrt())
-    middle = float(sample.log().mean().exp())
+    stride = coordinates.numel() // SAMPLE
+    sample = (coordinates[::stride] if stride > 1 else coordinates).to(torch.float64).abs()
+    root, middle = _sizes(sample)
+    if not (math.isfinite(root) and middle > 0):
+        sample = sample[(sample > 0) & sample.isfinite()]
+        if not sample.numel():
+            return 1.0
+        root, middle = _sizes(sample)
     if root <= WILD * middle:
         return root
     entries = coordinates.to(torch.float64).abs()
     return torch.where((entries > 0) & entries.isfinite(), entries, middle)
+
+
+def _sizes(sample: Tensor) -> tuple[float, float]:
+    """The root mean square and the geometric mean."""
+    if not sample.numel():
+        return math.nan, 0.0
+    root = float(torch.linalg.vector_norm(sample)) / math.sqrt(sample.numel())
+    return root, math.exp(min(700.0, float(sample.log().mean())))
 
 
 def replica(tensor: Tensor) -> Tensor:
@@ -182,16 +191,21 @@ def _overlaps(tensor: Tensor) -> bool:
     return any(stride == 0 and length > 1 for length, stride in zip(tensor.shape, tensor.stride(), strict=True))
 
 
-def _signed(uniform: Tensor, least: float) -> Tensor:
-    centred = uniform.mul_(2).sub_(1)
-    return centred.mul_(1 - least).add_(torch.copysign(torch.full_like(centred, least), centred))
+def _signed(shape: tuple[int, ...], least: float, generator: torch.Generator) -> Tensor:
+    centred = torch.rand(shape, generator=generator, dtype=torch.float64).sub_(0.5)
+    magnitude = torch.copysign(_ONE, centred)
+    return magnitude.mul_(least).add_(centred, alpha=2 * (1 - least))
 
 
-def _displaced(tensor: Tensor, step: Tensor, t: float) -> Tensor:
+_ONE = torch.ones((), dtype=torch.float64)
+
+
+def _displaced(tensor: Tensor, step: Tensor, t: float, out: Tensor | None) -> Tensor:
     if _fills_its_storage(tensor) or _overlaps(tensor) or tensor.is_conj() or tensor.is_neg():
-        point = as_real(tensor)
-        moved = torch.add(point, step, alpha=t)
-        return torch.view_as_complex(moved) if tensor.is_complex() else moved
+        if not tensor.is_complex():
+            return torch.add(tensor, step, alpha=t, out=out)
+        point, step = as_real(tensor), as_real(step)
+        return torch.view_as_complex(torch.add(point, step, alpha=t, out=None if out is None else as_real(out)))
     copy = replica(tensor)
-    as_real(copy).add_(step, alpha=t)
+    as_real(copy).add_(as_real(step), alpha=t)
     return copy

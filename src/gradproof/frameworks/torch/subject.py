@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -17,6 +16,8 @@ from gradproof.frameworks.torch.arguments import Call, Selector, Slot, different
 from gradproof.frameworks.torch.captured import captured_tensors
 from gradproof.frameworks.torch.randomness import HeldGenerators
 from gradproof.frameworks.torch.spaces import Space, as_real, replica, scale_of
+
+LARGE = 1 << 16  # coordinates from which on the memory of a perturbed point is used again
 
 
 class TorchSubject:
@@ -46,6 +47,9 @@ class TorchSubject:
         self.points = [self.slots[number].tensor.detach() for number in self.varied]
         self.inputs = Space([self.slots[number].path for number in self.varied], self.points)
         self._scales: list[Tensor | float] | None = None
+        self._direction: Tensor | None = None
+        self._steps: list[Tensor] = []
+        self._memory: list[Tensor] | None = None
         try:
             self._first_call()
         except BaseException:
@@ -81,6 +85,7 @@ class TorchSubject:
         self.results = [tensor for _, tensor in connected or tensors]
         self.outputs = Space(self._paths, self.results)
         self.centre = self.outputs.coordinates(self.results)
+        self.finite = bool(torch.isfinite(self.centre.sum()))
         self._storages = {tensor.untyped_storage().data_ptr() for tensor in self.results if tensor.numel()}
         self.precision = max(self.inputs.precision, self.outputs.precision)
         self.gradient_precision = self.precision
@@ -113,33 +118,34 @@ class TorchSubject:
     def cotangent(self, seed: int) -> Tensor:
         """A random incoming gradient; zero where the function's value is not finite."""
         vector = self.outputs.random(2 * seed + 1)
-        if not bool(torch.isfinite(self.centre.sum())):
-            vector = torch.where(torch.isfinite(self.centre), vector, 0.0)
-        return vector
+        return vector if self.finite else torch.where(torch.isfinite(self.centre), vector, 0.0)
 
     def evaluate(self, direction: Tensor, t: float) -> Tensor:
         """The value at point + t·direction; NaN throughout where the function raises or its output changes shape."""
-        moved = iter(self.inputs.displaced(self.points, direction, t))
-        varied = set(self.varied)
-        tensors = [
-            next(moved) if number in varied else replica(slot.tensor) if self.written[number] else slot.tensor
-            for number, slot in enumerate(self.slots)
-        ]
+        if direction is not self._direction:
+            self._direction, self._steps = direction, self.inputs.tensors(direction)
+        moved = self.inputs.displaced(self.points, self._steps, t, self._memory)
+        tensors = self._fixed_tensors()
+        for number, tensor in zip(self.varied, moved, strict=True):
+            tensors[number] = tensor
         try:
             result = self._evaluated(tensors)
         except Exception as error:
             self.trouble = f"{type(error).__name__}: {error}"
             return torch.full_like(self.centre, torch.nan)
-        found = dict(leaf for leaf in trees.leaves(result, "output") if isinstance(leaf[1], Tensor))
-        results = [found[path] for path in self._paths if path in found]
+        results = self._results_of(result)
         if not self.outputs.fits(results):
             self.trouble = (
                 f"the output changed from {_shapes(self.results)} to {_shapes(results)} when the inputs moved a little"
             )
             return torch.full_like(self.centre, torch.nan)
         values = self.outputs.coordinates(results)
-        if any(tensor.untyped_storage().data_ptr() in self._storages for tensor in results if tensor.numel()):
-            values = self._from_shared_memory(values)
+        storages = {tensor.untyped_storage().data_ptr() for tensor in results if tensor.numel()}
+        if not storages.isdisjoint(self._storages):
+            return self._from_shared_memory(values)
+        if self.inputs.size >= LARGE:
+            shared = any(tensor.untyped_storage().data_ptr() in storages for tensor in moved)
+            self._memory = None if shared or self._needs_graph else moved
         return values
 
     def pullback(self, cotangent: Tensor) -> Tensor:
@@ -147,13 +153,16 @@ class TorchSubject:
         if self.detached:
             return torch.zeros(self.inputs.size, dtype=torch.float64, device=self.inputs.device)
         incoming = [piece.clone() for piece in self.outputs.tensors(cotangent)]
+        if self._draws:
+            self._generators.restore()
+        self.pullbacks += 1
+        began = time.perf_counter()
         try:
-            with self._counted("pullbacks"):
-                gradients = torch.autograd.grad(
-                    self.results, self.leaves, incoming, retain_graph=True, allow_unused=True
-                )
+            gradients = torch.autograd.grad(self.results, self.leaves, incoming, retain_graph=True, allow_unused=True)
         except Exception as error:
             raise PullbackError(f"{type(error).__name__}: {error}") from error
+        finally:
+            self.inside += time.perf_counter() - began
         whole = [
             torch.zeros_like(leaf) if gradient is None else gradient.to_dense() if gradient.is_sparse else gradient
             for leaf, gradient in zip(self.leaves, gradients, strict=True)
@@ -164,12 +173,31 @@ class TorchSubject:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._draws or self._generators.moved():
+        if self._draws or self._generators.moved_in_torch():
             self._generators.restore()
 
+    def _fixed_tensors(self) -> list[Tensor]:
+        return [
+            replica(slot.tensor) if written else slot.tensor
+            for slot, written in zip(self.slots, self.written, strict=True)
+        ]
+
+    def _results_of(self, result: Any) -> list[Tensor]:
+        """The tensors that stand where the first call had its differentiable results."""
+        if isinstance(result, Tensor):
+            return [result]
+        found = dict(trees.leaves(result, "output"))
+        return [tensor for path in self._paths if isinstance(tensor := found.get(path), Tensor)]
+
     def _called(self, tensors: Sequence[Tensor]) -> Any:
-        with self._counted("evaluations"):
+        if self._draws:
+            self._generators.restore()
+        self.evaluations += 1
+        began = time.perf_counter()
+        try:
             return self.call.invoke(tensors)
+        finally:
+            self.inside += time.perf_counter() - began
 
     def _evaluated(self, tensors: list[Tensor]) -> Any:
         """Call without a graph; a function that differentiates inside cannot do without one, and then gets it."""
@@ -200,17 +228,6 @@ class TorchSubject:
             self._shares_memory = True
             self.centre = self.evaluate(torch.zeros(self.inputs.size, dtype=torch.float64), 0.0)
         return kept
-
-    @contextmanager
-    def _counted(self, what: str) -> Iterator[None]:
-        if self._draws:
-            self._generators.restore()
-        setattr(self, what, getattr(self, what) + 1)
-        began = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.inside += time.perf_counter() - began
 
 
 def _refuse_unbuilt(path: str, tensor: Tensor, role: str) -> None:
