@@ -30,14 +30,14 @@ RANDOM = Obstacle(
 def obstacle(probe: Probe, outputs: int) -> Obstacle | None:
     """What keeps this probe from being evidence, if anything does. `outputs` is the number of all outputs."""
     subject = probe.ladder.subject
-    if probe.kinks:
+    blurred = probe.bar > MEANINGFUL * probe.claim.largest_contribution and probe.bar > MEANINGFUL * _natural(subject)
+    if probe.kinks and (blurred or probe.unresolved):
         return _kink(subject, probe)
     if beyond := _not_finite(subject, probe):
         return Obstacle(
             f"non-finite: {beyond} of {outputs} output entries are NaN or infinite at the point itself or beside it",
             "Choose a point inside the function's domain; the other entries agree.",
         )
-    blurred = probe.bar > MEANINGFUL * probe.claim.largest_contribution and probe.bar > MEANINGFUL * _natural(subject)
     if probe.unresolved <= FEW * outputs and not blurred:
         return None
     if not probe.repeatable:

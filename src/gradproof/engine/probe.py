@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from gradproof.engine.ladder import CLIMB, RATIO, Estimates, Ladder, first_step, slices
+from gradproof.engine.ladder import CLIMB, SAMPLE, Ladder, first_step, slices
+from gradproof.engine.slopes import RATIO, Estimates
 from gradproof.engine.subject import Array, Subject, Watched
 
 SPREAD = 2.0  # bars of many outputs add like independent errors; this many of their root-sum-squares count
@@ -23,8 +24,8 @@ CLAIM_ROUNDING = 4.0  # units of rounding granted to every entry of a claimed gr
 CLAIM_ACCURACY = 3e-10  # and this much of it: special functions' series give some ten digits, whatever their type
 FINE = 5e-3  # a bar above this fraction of the largest contribution is narrowed by asking about blocks of outputs
 BLOCKS = 256  # at most
+WORK = 1 << 25  # gradient entries that blocks may cost at most, all together
 OUTLIER = 100.0  # times the bar that 99 % of the outputs keep to
-SAMPLE = 1 << 12  # outputs that stand for all when a rung's worth or the usual bar is told
 MANY = 1000  # outputs from which on a few odd ones are worth looking at by themselves
 FEW = 0.01  # of the outputs
 
@@ -41,11 +42,12 @@ class Probing:
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """⟨u, slope⟩, its bar, and the bar that rounding alone would give."""
+    """⟨u, slope⟩, its bar, the bar that rounding alone would give, and the root of the sum of the parts' squares."""
 
     slope: float
     bar: float
     floor: float
+    size: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,8 @@ class Probe:
     @property
     def bar(self) -> float:
         """How far the claim may lie from the measured slope."""
-        return self.sums.bar + self.claim.rounding + self.claim.forgiven
+        accumulated = CLAIM_ROUNDING * self.ladder.subject.gradient_precision * self.sums.size
+        return self.sums.bar + self.claim.rounding + accumulated + self.claim.forgiven
 
     @property
     def excess(self) -> float:
@@ -102,7 +105,7 @@ def combine(ladder: Ladder, cotangent: Array, low: int = 0, high: int | None = N
     The cotangent's signs are drawn independently of the errors, so the errors add like a random walk: the bar is a
     multiple of the root of the sum of squares, and never more than the plain sum.
     """
-    slope = plain = square = floor = 0.0
+    slope = plain = square = floor = parts = 0.0
     for where, piece in ladder.pieces(low, ladder.subject.outputs.size if high is None else high):
         u = cotangent[where]
         weight = abs(u)
@@ -113,10 +116,12 @@ def combine(ladder: Ladder, cotangent: Array, low: int = 0, high: int | None = N
             total = float(weighted.sum())
         weight *= piece.floor
         plain += total
-        slope += float(u @ piece.value)
+        part = u * piece.value
+        slope += float(part.sum())
+        parts += float(part @ part)
         square += float(weighted @ weighted)
         floor += float(weight @ weight)
-    return Sums(slope, min(plain, SPREAD * math.sqrt(square)), SPREAD * math.sqrt(floor))
+    return Sums(slope, min(plain, SPREAD * math.sqrt(square)), SPREAD * math.sqrt(floor), math.sqrt(parts))
 
 
 def claim_of(gradient: Array, direction: Array, precision: float, options: Probing) -> Claim:
@@ -298,7 +303,8 @@ def _by_blocks(probe: Probe, options: Probing) -> Probe:
     largest = probe.claim.largest_contribution
     if not largest or probe.bar <= FINE * largest or size < 2:
         return probe
-    count = min(BLOCKS, size, math.ceil((probe.bar / (FINE * largest)) ** 2))
+    affordable = max(1, WORK // subject.inputs.size)
+    count = min(BLOCKS, size, affordable, math.ceil((probe.bar / (FINE * largest)) ** 2))
     blocks = []
     for number in range(count):
         low, high = size * number // count, size * (number + 1) // count
