@@ -8,8 +8,11 @@ from typing import Any
 
 from gradproof._options import Options
 from gradproof.engine.judgement import Judgement, judge
+from gradproof.engine.rounded import judge_rounded
 from gradproof.engine.results import Cost, Report, Subjected, Verdict
 from gradproof.errors import GradientError
+
+DOUBLE = 1e-15  # the spacing of double-precision numbers near one is below this
 
 
 def check(
@@ -89,11 +92,8 @@ def examine(func: Callable[..., Any], inputs: Any, *, wrt: Any, options: Options
 
     began = time.perf_counter()
     seed = options.chosen_seed()
-    with TorchSubject(func, inputs, wrt) as subject:
-        if subject.mutated:
-            judgement = _mutated(subject.mutated)
-        else:
-            judgement = judge(subject, probes=options.probes, seed=seed, options=options.probing)
+    with TorchSubject.of(func, inputs, wrt) as subject:
+        judgement = _judged(subject, seed, options)
     return Report(
         verdict=judgement.verdict,
         reason=judgement.reason,
@@ -117,6 +117,19 @@ def examine(func: Callable[..., Any], inputs: Any, *, wrt: Any, options: Options
             output_coordinates=subject.outputs.size,
         ),
     )
+
+
+def _judged(subject: Any, seed: int, options: Options) -> Judgement:
+    if subject.mutated:
+        return _mutated(subject.mutated)
+    wide = subject.widened() if subject.precision > DOUBLE and options.step is None else None
+    if wide is None:
+        return judge(subject, probes=options.probes, seed=seed, options=options.probing)
+    judgement = judge_rounded(subject, wide, probes=options.probes, seed=seed, options=options.probing)
+    subject.evaluations += wide.evaluations
+    subject.pullbacks += wide.pullbacks
+    subject.inside += wide.inside
+    return judgement
 
 
 def _mutated(paths: list[str]) -> Judgement:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from gradproof.engine.ladder import Ladder
 from gradproof.engine.localisation import Located, localise
-from gradproof.engine.obstacles import MEANINGFUL, RANDOM, Obstacle, all_undefined, obstacle
+from gradproof.engine.obstacles import MEANINGFUL, RANDOM, Obstacle, all_undefined, kink, obstacle
 from gradproof.engine.probe import Probe, Probing, ask, combine, restricted
 from gradproof.engine.results import Entry, Finding, Reading, Resolution, Verdict
 from gradproof.engine.subject import PullbackError, Subject
@@ -161,6 +161,8 @@ def _disagreement(evidence: _Evidence, probe: Probe, span: Span | None) -> Judge
     if not worst.repeatable and worst.excess < 10 * worst.bar:
         return evidence.blocked(RANDOM)
     located = localise(worst, evidence.options)
+    if worst.kinks and not located.entries:
+        return evidence.blocked(kink(worst.ladder.subject, worst))
     return evidence.failed(tuple(_findings(evidence.subject, located)) or (_unlocated(worst),))
 
 

@@ -32,7 +32,7 @@ def obstacle(probe: Probe, outputs: int) -> Obstacle | None:
     subject = probe.ladder.subject
     blurred = probe.bar > MEANINGFUL * probe.claim.largest_contribution and probe.bar > MEANINGFUL * _natural(subject)
     if probe.kinks and (blurred or probe.unresolved):
-        return _kink(subject, probe)
+        return kink(subject, probe)
     if beyond := _not_finite(subject, probe):
         return Obstacle(
             f"non-finite: {beyond} of {outputs} output entries are NaN or infinite at the point itself or beside it",
@@ -90,7 +90,7 @@ def _undefined_beside(probe: Probe) -> bool:
     return not math.isfinite(float((finest.plus - finest.minus).sum()))
 
 
-def _kink(subject: Subject, probe: Probe) -> Obstacle:
+def kink(subject: Subject, probe: Probe) -> Obstacle:
     """Where the kink is, and whether the claim lies between the slopes on its two sides."""
     output, direction = probe.kinks[0], probe.ladder.direction
     unit = subject.arrays.zeros_like(subject.centre)

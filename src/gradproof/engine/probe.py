@@ -28,6 +28,7 @@ WORK = 1 << 25  # gradient entries that blocks may cost at most, all together
 OUTLIER = 100.0  # times the bar that 99 % of the outputs keep to
 MANY = 1000  # outputs from which on a few odd ones are worth looking at by themselves
 FEW = 0.01  # of the outputs
+UNDERFLOW = 1e-290  # a sum of squares below this has lost its terms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +122,8 @@ def combine(ladder: Ladder, cotangent: Array, low: int = 0, high: int | None = N
         parts += float(part @ part)
         square += float(weighted @ weighted)
         floor += float(weight @ weight)
-    return Sums(slope, min(plain, SPREAD * math.sqrt(square)), SPREAD * math.sqrt(floor), math.sqrt(parts))
+    bar = min(plain, SPREAD * math.sqrt(square)) if square > UNDERFLOW else plain
+    return Sums(slope, bar, SPREAD * math.sqrt(floor), math.sqrt(parts))
 
 
 def claim_of(gradient: Array, direction: Array, precision: float, options: Probing) -> Claim:
@@ -143,7 +145,8 @@ def claim_of(gradient: Array, direction: Array, precision: float, options: Probi
         if options.rtol or options.atol:
             allowed = reach * (options.atol + options.rtol * abs(g))
             forgiven += float(allowed @ allowed)
-    rounding = (CLAIM_ROUNDING * precision + CLAIM_ACCURACY) * math.sqrt(square) + precision * abs(slope)
+    together = max(math.sqrt(square), largest)
+    rounding = (CLAIM_ROUNDING * precision + CLAIM_ACCURACY) * together + precision * abs(slope)
     return Claim(slope, rounding, SPREAD * math.sqrt(forgiven), largest, entry, step)
 
 

@@ -74,7 +74,7 @@ def best_slopes(xp: Array, centre: Array, rungs: list[Rung], grain: float) -> Es
     """
     floor = abs(centre)
     floor *= grain
-    candidates = _central_slopes(xp, centre, rungs, floor)
+    candidates = _central_slopes(xp, centre, rungs, floor, grain)
     value, bar = candidates[0].value, candidates[0].bar
     trusted: Array = None
     for candidate in candidates[1:]:
@@ -97,7 +97,9 @@ def noise_in(centre: Array, lower: Rung, upper: Rung) -> float:
     return shares[len(shares) // 2] / (0.67 * FOURTH) if shares else 0.0
 
 
-def _central_slopes(xp: Array, centre: Array, rungs: list[Rung], floor: Array) -> list[_Candidate]:
+def _central_slopes(
+    xp: Array, centre: Array, rungs: list[Rung], floor: Array, grain: float
+) -> list[_Candidate]:
     """The pairs of rungs and the triples, in the order of the steps that they reach out to."""
     odd, even = zip(*(rung.split(centre) for rung in rungs), strict=True)
     noise: Array = None
@@ -128,6 +130,11 @@ def _central_slopes(xp: Array, centre: Array, rungs: list[Rung], floor: Array) -
     if len(rungs) > 2:
         for k, pair in enumerate(pairs):
             pair.flat = (odd[k] == 0) & (even[k] == 0) & (odd[k + 1] == 0) & (even[k + 1] == 0)
+            # A value that stays exactly zero is what is left of a difference: one rounding of one is lost in it.
+            lost = (pair.flat & (centre == 0)) * (grain / rungs[k].t)
+            pair.bar += lost
+            if k < len(triples):
+                triples[k].bar += lost
         _mind_the_stairs(xp, centre, rungs, pairs, triples)
     upward = [pairs[0]]
     for pair, triple in zip(pairs[1:], triples, strict=True):

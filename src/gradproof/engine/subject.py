@@ -70,6 +70,11 @@ class Subject(Protocol):
         ...
 
     @property
+    def largest(self) -> float:
+        """The largest finite number in that precision."""
+        ...
+
+    @property
     def trouble(self) -> str:
         """Why the function was last found undefined beside the point, if it said so."""
         ...
@@ -89,8 +94,16 @@ class Subject(Protocol):
         """The value at point + t·direction; NaN throughout where the function is not defined."""
         ...
 
+    def rounded(self, cotangent: Array) -> Array:
+        """The incoming gradient as the outputs' own precision holds it."""
+        ...
+
     def pullback(self, cotangent: Array) -> Array:
         """The claimed gradient for an incoming gradient."""
+        ...
+
+    def pullback_at(self, direction: Array, cotangent: Array) -> Array:
+        """The claimed gradient at point + direction."""
         ...
 
 
@@ -101,6 +114,7 @@ class Watched:
         self.whole, self.chosen = whole, chosen
         self.arrays, self.inputs, self.outputs = whole.arrays, whole.inputs, self
         self.precision, self.gradient_precision = whole.precision, whole.gradient_precision
+        self.largest = whole.largest
         self.centre = whole.centre[chosen]
         self.finite = bool(whole.arrays.isfinite(self.centre).all())
         self.size = int(chosen.shape[0])
@@ -127,11 +141,22 @@ class Watched:
         """The watched values."""
         return self.whole.evaluate(direction, t)[self.chosen]
 
+    def rounded(self, cotangent: Array) -> Array:
+        """As of the whole."""
+        return self.whole.rounded(self._everywhere(cotangent))[self.chosen]
+
+    def pullback_at(self, direction: Array, cotangent: Array) -> Array:
+        """As of the whole."""
+        return self.whole.pullback_at(direction, self._everywhere(cotangent))
+
     def pullback(self, cotangent: Array) -> Array:
         """The claimed gradient for an incoming gradient of the watched outputs, and of no others."""
-        everywhere = self.arrays.zeros_like(self.whole.centre)
-        everywhere[self.chosen] = cotangent
-        return self.whole.pullback(everywhere)
+        return self.whole.pullback(self._everywhere(cotangent))
+
+    def _everywhere(self, cotangent: Array) -> Array:
+        vector = self.arrays.zeros_like(self.whole.centre)
+        vector[self.chosen] = cotangent
+        return vector
 
 
 class PullbackError(Exception):

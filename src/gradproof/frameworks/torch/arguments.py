@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from gradproof.engine.results import Place
 from gradproof.errors import InputError
 from gradproof.frameworks.torch import trees
 
@@ -25,6 +24,14 @@ class Slot:
     tensor: Tensor
     names: frozenset[str]
     buffer: bool = False
+
+    def widened(self) -> Slot:
+        """The same in double precision."""
+        wide = torch.complex128 if self.tensor.is_complex() else torch.float64
+        if not differentiable(self.tensor) or self.tensor.dtype == wide:
+            return self
+        tensor = self.tensor.detach().to(wide).requires_grad_(self.tensor.requires_grad)
+        return replace(self, tensor=tensor)
 
 
 class Call:
@@ -112,11 +119,6 @@ class Call:
 def differentiable(tensor: Tensor) -> bool:
     """Whether derivatives with respect to this tensor exist."""
     return tensor.is_floating_point() or tensor.is_complex()
-
-
-def place_of(slot: Slot) -> Place:
-    """A slot as a whole."""
-    return Place(path=slot.path, index=())
 
 
 def _name_of(function: Callable[..., Any]) -> str:

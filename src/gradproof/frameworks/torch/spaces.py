@@ -76,6 +76,11 @@ class Space:
         """The spacing of numbers near one in the coarsest dtype."""
         return max(torch.finfo(dtype).eps for dtype in {part.dtype for part in self.parts})
 
+    @property
+    def largest(self) -> float:
+        """The largest finite number in the dtype that holds the fewest."""
+        return min(torch.finfo(part.dtype).max for part in self.parts)
+
     def fits(self, tensors: Sequence[Tensor]) -> bool:
         """Whether these tensors have this space's shapes and kinds."""
         return len(tensors) == len(self.parts) and all(

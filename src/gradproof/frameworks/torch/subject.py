@@ -17,6 +17,7 @@ from gradproof.frameworks.torch.captured import captured_tensors
 from gradproof.frameworks.torch.randomness import HeldGenerators
 from gradproof.frameworks.torch.spaces import Space, as_real, replica, scale_of
 
+SAME = 64.0  # units of rounding by which a value may differ from the same in double precision
 LARGE = 1 << 16  # coordinates from which on the memory of a perturbed point is used again
 
 
@@ -30,10 +31,8 @@ class TorchSubject:
 
     arrays = torch
 
-    def __init__(self, function: Callable[..., Any], inputs: Any, wrt: Selector | None) -> None:
-        self.call = Call(function, inputs)
-        self.varied = self.call.select(wrt)
-        self.slots: list[Slot] = self.call.slots
+    def __init__(self, call: Call, varied: list[int], slots: list[Slot]) -> None:
+        self.call, self.varied, self.slots = call, varied, slots
         self.evaluations = self.pullbacks = 0
         self.inside = 0.0
         self.notes: list[str] = []
@@ -42,10 +41,10 @@ class TorchSubject:
         self._draws = False
         self._needs_graph = False
         self._shares_memory = False
-        for slot in (self.slots[number] for number in self.varied):
+        for slot in (slots[number] for number in varied):
             _refuse_unbuilt(slot.path, slot.tensor, "inputs")
-        self.points = [self.slots[number].tensor.detach() for number in self.varied]
-        self.inputs = Space([self.slots[number].path for number in self.varied], self.points)
+        self.points = [slots[number].tensor.detach() for number in varied]
+        self.inputs = Space([slots[number].path for number in varied], self.points)
         self._scales: list[Tensor | float] | None = None
         self._direction: Tensor | None = None
         self._steps: list[Tensor] = []
@@ -55,6 +54,27 @@ class TorchSubject:
         except BaseException:
             self._generators.restore()
             raise
+
+    @classmethod
+    def of(cls, function: Callable[..., Any], inputs: Any, wrt: Selector | None) -> TorchSubject:
+        """The subject for a function at a point."""
+        call = Call(function, inputs)
+        return cls(call, call.select(wrt), call.slots)
+
+    def widened(self) -> TorchSubject | None:
+        """The same function in double precision, if it runs there and gives the same values up to rounding."""
+        try:
+            wide = TorchSubject(self.call, self.varied, [slot.widened() for slot in self.slots])
+        except Exception:
+            return None
+        finally:
+            self._generators.restore()
+        if not wide.outputs.size or wide.outputs.size != self.outputs.size or wide.precision >= self.precision:
+            return None
+        difference, size = abs(wide.centre - self.centre), abs(wide.centre)
+        scale = float(torch.where(size.isfinite(), size, 0.0).max())
+        same = (difference <= SAME * self.precision * (size + scale)) | ~self.centre.isfinite()
+        return wide if bool(same.all()) else None
 
     def _first_call(self) -> None:
         copies = [replica(slot.tensor) for slot in self.slots]
@@ -89,6 +109,7 @@ class TorchSubject:
         self._storages = {tensor.untyped_storage().data_ptr() for tensor in self.results if tensor.numel()}
         self.precision = max(self.inputs.precision, self.outputs.precision)
         self.gradient_precision = self.precision
+        self.largest = self.inputs.largest
         self.notes += captured_tensors(self.call, self.results, copies)
 
     @property
@@ -148,8 +169,25 @@ class TorchSubject:
             self._memory = None if shared or self._needs_graph else moved
         return values
 
+    def rounded(self, cotangent: Tensor) -> Tensor:
+        """The incoming gradient as the outputs' own precision holds it."""
+        return self.outputs.coordinates(self.outputs.tensors(cotangent))
+
     def pullback(self, cotangent: Tensor) -> Tensor:
         """The claimed gradient for an incoming gradient; zero for an input that autograd says has no influence."""
+        return self._pulled_back(self.results, self.leaves, cotangent)
+
+    def pullback_at(self, direction: Tensor, cotangent: Tensor) -> Tensor:
+        """The claimed gradient at point + direction, from a call of its own."""
+        leaves = self.inputs.displaced(self.points, self.inputs.tensors(direction), 1.0, None)
+        tensors = self._fixed_tensors()
+        for number, leaf in zip(self.varied, leaves, strict=True):
+            tensors[number] = leaf.requires_grad_()
+        with torch.enable_grad():
+            results = self._results_of(self._called(tensors))
+        return self._pulled_back(results, leaves, cotangent)
+
+    def _pulled_back(self, results: list[Tensor], leaves: list[Tensor], cotangent: Tensor) -> Tensor:
         if self.detached:
             return torch.zeros(self.inputs.size, dtype=torch.float64, device=self.inputs.device)
         incoming = [piece.clone() for piece in self.outputs.tensors(cotangent)]
@@ -158,14 +196,14 @@ class TorchSubject:
         self.pullbacks += 1
         began = time.perf_counter()
         try:
-            gradients = torch.autograd.grad(self.results, self.leaves, incoming, retain_graph=True, allow_unused=True)
+            gradients = torch.autograd.grad(results, leaves, incoming, retain_graph=True, allow_unused=True)
         except Exception as error:
             raise PullbackError(f"{type(error).__name__}: {error}") from error
         finally:
             self.inside += time.perf_counter() - began
         whole = [
             torch.zeros_like(leaf) if gradient is None else gradient.to_dense() if gradient.is_sparse else gradient
-            for leaf, gradient in zip(self.leaves, gradients, strict=True)
+            for leaf, gradient in zip(leaves, gradients, strict=True)
         ]
         return self.inputs.coordinates(whole)
 

@@ -1,0 +1,137 @@
+"""Low precision, judged by the same function in double precision.
+
+In low precision a slope read from values is good to a percent or so. The best oracle is the same function in double
+precision: its gradient is judged by its own values, and the gradient in low precision is then held against it. What
+rounding alone may do to an entry is estimated from how the gradient changes when the point moves by a rounding, from
+the size that entry has under other incoming gradients (so that cancellation is no surprise), and from the size of the
+values themselves.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from gradproof.engine.judgement import Judgement, judge
+from gradproof.engine.obstacles import MEANINGFUL
+from gradproof.engine.probe import Probing
+from gradproof.engine.results import Entry, Finding, Resolution, Verdict
+from gradproof.engine.subject import Array, PullbackError, Subject
+
+ROUNDINGS = 32.0  # units of rounding that an entry may be off
+OTHERS = 3  # further incoming gradients
+MATERIAL = 1e-2  # of the largest entry: a smaller difference that double precision does not share is rounding
+CLEARLY = 3.0  # bars
+SHOWN = 10
+
+
+def judge_rounded(subject: Subject, wide: Subject, *, probes: int, seed: int, options: Probing) -> Judgement:
+    """Judge the function in double precision, then its gradient in low precision by the one in double."""
+    lenient = replace(options, rtol=options.rtol + ROUNDINGS * subject.precision)
+    judgement = judge(wide, probes=probes, seed=seed, options=lenient)
+    if judgement.verdict is not Verdict.PASS or not wide.inputs.size or not wide.outputs.size:
+        return judgement
+    cotangent = subject.rounded(wide.cotangent(seed))
+    try:
+        claimed = subject.pullback(cotangent)
+    except PullbackError as error:
+        finding = Finding(
+            kind="backward-raised",
+            message=f"The derivative raised {error}, in this precision alone",
+            advice="In double precision the gradient is right.",
+        )
+        return replace(judgement, verdict=Verdict.FAIL, reason=finding.message, findings=(finding,))
+    truth = wide.pullback(cotangent)
+    allowed = _allowed(subject, wide, cotangent, truth, seed) + options.atol + options.rtol * abs(truth)
+    overflow = (abs(claimed) == math.inf) & (abs(truth) + allowed > 0.5 * subject.largest)
+    claimed = subject.arrays.where(overflow, truth, claimed)
+    wrong = ~(abs(claimed - truth) <= allowed)
+    if bool(wrong.any()):
+        native = judge(subject, probes=1, seed=seed, options=options)
+        return _contested(subject, judgement, claimed, truth, allowed, native)
+    return replace(judgement, resolution=_resolution(subject, allowed, truth))
+
+
+def _allowed(subject: Subject, wide: Subject, cotangent: Array, truth: Array, seed: int) -> Array:
+    """How far rounding alone may move each entry."""
+    xp, unit = subject.arrays, subject.precision
+    nudge = wide.direction(seed + 1, unit, False)
+    moved = abs(wide.pullback_at(nudge, cotangent) - truth)
+    moved = xp.where(xp.isfinite(moved), moved, math.inf)
+    size = truth * truth
+    for number in range(OTHERS):
+        other = wide.pullback(wide.cotangent(seed + 2 + number))
+        size = size + other * other
+    values = abs(wide.centre)
+    largest = float(xp.where(xp.isfinite(values), values, 0.0).max())
+    natural = unit * largest * unit / abs(xp.where(nudge == 0, math.inf, nudge))
+    return ROUNDINGS * (unit * (size / (1 + OTHERS)) ** 0.5 + moved + natural)
+
+
+def _contested(
+    subject: Subject, judgement: Judgement, claimed: Array, truth: Array, allowed: Array, native: Judgement
+) -> Judgement:
+    """The gradient differs from the one in double precision by more than rounding usually does.
+
+    It is wrong if the function's values in its own precision clearly say so too. Otherwise the function is ill conditioned:
+    what was seen is what could not have been told from an error.
+    """
+    xp = subject.arrays
+    gap = abs(claimed - truth)
+    material = ~(gap <= allowed) & ~(gap <= MATERIAL * float(abs(truth).max()))
+    if native.verdict is Verdict.FAIL and bool(material.any()) and _clearly(native):
+        return _wrong(subject, replace(native, resolution=_resolution(subject, allowed, truth)), claimed, truth, allowed)
+    resolution = _resolution(subject, xp.maximum(gap, allowed), truth)
+    if not resolution.relative <= MEANINGFUL:
+        return replace(
+            judgement,
+            verdict=Verdict.INCONCLUSIVE,
+            reason="rounding: the gradient is right in double precision, and too inexact in this precision to say more",
+            advice="Check in float64; in this precision the function is ill conditioned at this point.",
+            resolution=resolution,
+        )
+    worst = subject.inputs.locate(int(xp.argmax(gap)))
+    note = (
+        f"In this precision the gradient differs from the one in double precision by up to {float(gap.max()):.2g} "
+        f"(at {worst}): more than a few roundings, and no more than its values bear out."
+    )
+    return replace(judgement, resolution=resolution, notes=(*judgement.notes, note))
+
+
+def _clearly(native: Judgement) -> bool:
+    gaps = (abs(reading.claimed - reading.numerical) / max(reading.bar, 1e-300) for reading in native.readings)
+    return any(not gap <= CLEARLY for gap in gaps)
+
+
+def _resolution(subject: Subject, allowed: Array, truth: Array) -> Resolution:
+    xp, size = subject.arrays, float(abs(truth).max())
+    widest = float(xp.where(xp.isfinite(allowed), allowed, 0.0).max())
+    return Resolution(absolute=widest, relative=widest / size if size else math.inf)
+
+
+def _wrong(subject: Subject, native: Judgement, claimed: Array, truth: Array, allowed: Array) -> Judgement:
+    xp = subject.arrays
+    wrong = ~(abs(claimed - truth) <= allowed)
+    count = int(wrong.sum())
+    ranked = sorted((int(k) for k in xp.where(wrong)[0][:1000]), key=lambda k: -float(abs(claimed[k] - truth[k])))
+    argument = subject.inputs.locate(ranked[0]).path
+    entries = [
+        Entry(
+            index=place.index,
+            part=place.part,
+            claimed=float(claimed[k]),
+            numerical=float(truth[k]),
+            bar=float(allowed[k]),
+        )
+        for k in ranked
+        if (place := subject.inputs.locate(k)).path == argument
+    ]
+    finding = Finding(
+        kind="wrong-gradient",
+        message=f"The gradient with respect to {argument} is right in double precision and wrong in this precision, in "
+        f"{count} {'entry' if count == 1 else 'entries'}.",
+        argument=argument,
+        entries=tuple(entries[:SHOWN]),
+        advice="Look at what the backward computes or stores in low precision.",
+    )
+    return replace(native, reason=finding.message, findings=(finding,))
