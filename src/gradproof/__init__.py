@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gradproof._check import assert_gradients, check
-from gradproof.engine.results import Cost, Entry, Finding, Place, Reading, Report, Resolution, Verdict
+from gradproof._report import Report
+from gradproof.engine.results import Cost, Entry, Finding, Place, Reading, Resolution, Verdict
 from gradproof.errors import GradientError, InputError
 
 if TYPE_CHECKING:

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradproof._options import Options
+from gradproof._report import Report
 from gradproof.engine.judgement import Judgement, judge
+from gradproof.engine.results import Checked, Cost, Verdict
 from gradproof.engine.rounded import judge_rounded
-from gradproof.engine.results import Cost, Report, Subjected, Verdict
 from gradproof.errors import GradientError
 
 DOUBLE = 1e-15  # the spacing of double-precision numbers near one is below this
@@ -109,7 +110,7 @@ def examine(func: Callable[..., Any], inputs: Any, *, wrt: Any, options: Options
             inside=subject.inside,
         ),
         seed=seed,
-        subject=Subjected(
+        subject=Checked(
             name=subject.name,
             arguments=subject.inputs.labels,
             outputs=subject.outputs.labels,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gradproof.engine.results import Report
+    from gradproof._report import Report
 
 
 class InputError(ValueError):

@@ -29,7 +29,7 @@ def first_step(precision: float) -> float:
     >>> f"{first_step(2.2e-16):.1e}", f"{first_step(1.2e-7):.1e}"
     ('3.6e-06', '2.9e-03')
     """
-    return min(precision ** (1 / 3) / 1.7, CLIMB / RATIO)
+    return min(math.cbrt(precision) / 1.7, CLIMB / RATIO)
 
 
 def slices(low: int, high: int) -> Iterator[slice]:
@@ -132,7 +132,7 @@ class Ladder:
         return steady
 
     def jumps(self) -> list[int]:
-        """Some outputs whose value leaps at the point itself: it differs from its surroundings by what no step changes."""
+        """Some outputs whose value leaps at the point itself: by as much, however small the step."""
         xp, centre = self.subject.arrays, self.subject.centre
         leaps = [(rung.plus - centre) - (centre - rung.minus) for rung in self.rungs[:3]]
         steady = abs(leaps[0]) > 1e3 * self.subject.precision * abs(centre)

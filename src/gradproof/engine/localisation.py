@@ -11,9 +11,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gradproof.engine.ladder import Estimates, Ladder
+from gradproof.engine.ladder import Ladder
 from gradproof.engine.probe import CLAIM_ACCURACY, CLAIM_ROUNDING, Probe, Probing, combine, restricted
 from gradproof.engine.results import Entry, Place
+from gradproof.engine.slopes import Estimates
 from gradproof.engine.subject import Array, Subject
 
 SHOWN = 10  # entries at most

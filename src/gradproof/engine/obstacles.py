@@ -30,8 +30,9 @@ RANDOM = Obstacle(
 def obstacle(probe: Probe, outputs: int) -> Obstacle | None:
     """What keeps this probe from being evidence, if anything does. `outputs` is the number of all outputs."""
     subject = probe.ladder.subject
-    blurred = probe.bar > MEANINGFUL * probe.claim.largest_contribution and probe.bar > MEANINGFUL * _natural(subject)
-    if probe.kinks and (blurred or probe.unresolved):
+    wide = probe.uncertainty / MEANINGFUL
+    blurred = wide > probe.claim.largest_contribution and wide > _natural(subject)
+    if probe.kinks:
         return kink(subject, probe)
     if beyond := _not_finite(subject, probe):
         return Obstacle(

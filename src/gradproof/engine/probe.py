@@ -28,6 +28,7 @@ WORK = 1 << 25  # gradient entries that blocks may cost at most, all together
 OUTLIER = 100.0  # times the bar that 99 % of the outputs keep to
 MANY = 1000  # outputs from which on a few odd ones are worth looking at by themselves
 FEW = 0.01  # of the outputs
+MATERIAL = 1e-2  # of the largest contribution: a kink that hides more than this is in the way
 UNDERFLOW = 1e-290  # a sum of squares below this has lost its terms
 
 
@@ -78,10 +79,15 @@ class Probe:
     unresolved: int = 0
 
     @property
-    def bar(self) -> float:
-        """How far the claim may lie from the measured slope."""
+    def uncertainty(self) -> float:
+        """How far measuring and rounding may set claim and slope apart."""
         accumulated = CLAIM_ROUNDING * self.ladder.subject.gradient_precision * self.sums.size
-        return self.sums.bar + self.claim.rounding + accumulated + self.claim.forgiven
+        return self.sums.bar + self.claim.rounding + accumulated
+
+    @property
+    def bar(self) -> float:
+        """How far the claim may lie from the measured slope, with what the user forgives."""
+        return self.uncertainty + self.claim.forgiven
 
     @property
     def excess(self) -> float:
@@ -282,11 +288,14 @@ def _settle(probe: Probe, cotangent: Array, options: Probing) -> Probe:
     ladder, xp = probe.ladder, probe.ladder.subject.arrays
     estimates = ladder.estimates()
     useless = ~(estimates.bar <= _most_informative_bar(ladder, estimates)) | _outliers(estimates)
-    kinks = tuple(int(k) for k in xp.where(ladder.bends(estimates.bar))[0][:10]) if len(ladder.rungs) > 2 else ()
     unresolved = int(useless.sum())
-    if unresolved:
-        cotangent = xp.where(useless, 0.0, cotangent)
-    return replace(_compare(ladder, cotangent, probe.seed, options), kinks=kinks, unresolved=unresolved)
+    settled = _compare(ladder, xp.where(useless, 0.0, cotangent) if unresolved else cotangent, probe.seed, options)
+    kinks: tuple[int, ...] = ()
+    if len(ladder.rungs) > 2:
+        largest = max(settled.claim.largest_contribution, probe.claim.largest_contribution)
+        hides = ladder.bends(estimates.bar) & (abs(cotangent) * estimates.bar > MATERIAL * largest)
+        kinks = tuple(int(output) for output in xp.where(hides)[0][:10])
+    return replace(settled, kinks=kinks, unresolved=unresolved)
 
 
 def _outliers(estimates: Estimates) -> Array:
@@ -304,10 +313,10 @@ def _by_blocks(probe: Probe, options: Probing) -> Probe:
     """
     subject, size = probe.ladder.subject, probe.cotangent.shape[0]
     largest = probe.claim.largest_contribution
-    if not largest or probe.bar <= FINE * largest or size < 2:
+    if not largest or probe.uncertainty <= FINE * largest or size < 2:
         return probe
     affordable = max(1, WORK // subject.inputs.size)
-    count = min(BLOCKS, size, affordable, math.ceil((probe.bar / (FINE * largest)) ** 2))
+    count = min(BLOCKS, size, affordable, math.ceil((probe.uncertainty / (FINE * largest)) ** 2))
     blocks = []
     for number in range(count):
         low, high = size * number // count, size * (number + 1) // count

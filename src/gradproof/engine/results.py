@@ -1,9 +1,9 @@
-"""What a check found out, as plain data. Rendering reads these; nothing here computes."""
+"""What a check found out, as plain data. Nothing here computes."""
 
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 class Verdict(enum.Enum):
@@ -98,7 +98,7 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subjected:
+class Checked:
     """What was checked, in the user's words."""
 
     name: str
@@ -110,7 +110,7 @@ class Subjected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The evidence of one check. `print(report)` shows it; `report.show()` shows it in colour on a terminal."""
+    """The evidence of one check, as data. `gradproof.Report` adds the ways to look at it."""
 
     verdict: Verdict
     reason: str = ""
@@ -121,8 +121,7 @@ class Report:
     readings: tuple[Reading, ...] = ()
     cost: Cost
     seed: int
-    subject: Subjected
-    options: dict[str, object] = field(default_factory=dict)
+    subject: Checked
 
     @property
     def passed(self) -> bool:

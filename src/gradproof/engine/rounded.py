@@ -80,7 +80,9 @@ def _contested(
     gap = abs(claimed - truth)
     material = ~(gap <= allowed) & ~(gap <= MATERIAL * float(abs(truth).max()))
     if native.verdict is Verdict.FAIL and bool(material.any()) and _clearly(native):
-        return _wrong(subject, replace(native, resolution=_resolution(subject, allowed, truth)), claimed, truth, allowed)
+        finding = _finding(subject, claimed, truth, allowed)
+        resolution = _resolution(subject, allowed, truth)
+        return replace(native, reason=finding.message, findings=(finding,), resolution=resolution)
     resolution = _resolution(subject, xp.maximum(gap, allowed), truth)
     if not resolution.relative <= MEANINGFUL:
         return replace(
@@ -109,7 +111,7 @@ def _resolution(subject: Subject, allowed: Array, truth: Array) -> Resolution:
     return Resolution(absolute=widest, relative=widest / size if size else math.inf)
 
 
-def _wrong(subject: Subject, native: Judgement, claimed: Array, truth: Array, allowed: Array) -> Judgement:
+def _finding(subject: Subject, claimed: Array, truth: Array, allowed: Array) -> Finding:
     xp = subject.arrays
     wrong = ~(abs(claimed - truth) <= allowed)
     count = int(wrong.sum())
@@ -126,7 +128,7 @@ def _wrong(subject: Subject, native: Judgement, claimed: Array, truth: Array, al
         for k in ranked
         if (place := subject.inputs.locate(k)).path == argument
     ]
-    finding = Finding(
+    return Finding(
         kind="wrong-gradient",
         message=f"The gradient with respect to {argument} is right in double precision and wrong in this precision, in "
         f"{count} {'entry' if count == 1 else 'entries'}.",
@@ -134,4 +136,3 @@ def _wrong(subject: Subject, native: Judgement, claimed: Array, truth: Array, al
         entries=tuple(entries[:SHOWN]),
         advice="Look at what the backward computes or stores in low precision.",
     )
-    return replace(native, reason=finding.message, findings=(finding,))

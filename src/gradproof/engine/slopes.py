@@ -63,7 +63,7 @@ class Estimates:
 class _Candidate:
     value: Array
     bar: Array
-    flat: Array | None = None  # where no value on these rungs differs from the centre's
+    flat: Array = None  # where no value on these rungs differs from the centre's
 
 
 def best_slopes(xp: Array, centre: Array, rungs: list[Rung], grain: float) -> Estimates:
@@ -97,9 +97,7 @@ def noise_in(centre: Array, lower: Rung, upper: Rung) -> float:
     return shares[len(shares) // 2] / (0.67 * FOURTH) if shares else 0.0
 
 
-def _central_slopes(
-    xp: Array, centre: Array, rungs: list[Rung], floor: Array, grain: float
-) -> list[_Candidate]:
+def _central_slopes(xp: Array, centre: Array, rungs: list[Rung], floor: Array, grain: float) -> list[_Candidate]:
     """The pairs of rungs and the triples, in the order of the steps that they reach out to."""
     odd, even = zip(*(rung.split(centre) for rung in rungs), strict=True)
     noise: Array = None
@@ -179,9 +177,7 @@ def _mind_the_stairs(
         triple.bar = xp.where(stairs, math.inf, triple.bar)
 
 
-def _one_sided_slopes(
-    xp: Array, centre: Array, rungs: list[Rung], grain: float
-) -> Iterator[tuple[Array, Array]]:
+def _one_sided_slopes(xp: Array, centre: Array, rungs: list[Rung], grain: float) -> Iterator[tuple[Array, Array]]:
     """Slopes from one side only, for outputs at the edge of the function's domain."""
     for lower, upper in pairwise(rungs):
         for sign, near, far in ((1.0, lower.plus, upper.plus), (-1.0, lower.minus, upper.minus)):

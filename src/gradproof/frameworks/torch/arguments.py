@@ -43,7 +43,9 @@ class Call:
 
     def __init__(self, function: Callable[..., Any], inputs: Any) -> None:
         if not callable(function):
-            raise InputError(f"func is a {type(function).__name__}, which cannot be called. Pass the function to check.")
+            raise InputError(
+                f"func is a {type(function).__name__}, which cannot be called. Pass the function to check."
+            )
         self.function = function
         self.name = _name_of(function)
         self.module = function if isinstance(function, nn.Module) else None
@@ -61,7 +63,9 @@ class Call:
         positional, named = ((), spread) if self._by_name else (spread, {})
         if self.module is None:
             return self.function(*positional, **named)
-        own = {slot.path: tensor for slot, tensor in zip(self.slots[len(self.slots) - self._own :], supply, strict=True)}
+        own = {
+            slot.path: tensor for slot, tensor in zip(self.slots[len(self.slots) - self._own :], supply, strict=True)
+        }
         return torch.func.functional_call(self.module, own, tuple(positional), named)
 
     def select(self, wrt: Selector | None) -> list[int]:
@@ -84,7 +88,9 @@ class Call:
                 yield Slot(path, leaf, _aliases(path, parameters))
         self._own = 0
         if self.module is not None:
-            owned = [(name, tensor, False) for name, tensor in self.module.named_parameters()]
+            owned: list[tuple[str, Tensor, bool]] = [
+                (name, tensor, False) for name, tensor in self.module.named_parameters()
+            ]
             owned += [(name, tensor, True) for name, tensor in self.module.named_buffers()]
             self._own = len(owned)
             yield from (Slot(name, tensor, frozenset({name}), buffer) for name, tensor, buffer in owned)
@@ -122,8 +128,12 @@ def differentiable(tensor: Tensor) -> bool:
 
 
 def _name_of(function: Callable[..., Any]) -> str:
-    name = getattr(function, "__qualname__", None) or type(function).__name__
-    return str(name).replace("<locals>.", "")
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, type) and hasattr(function, "__name__"):  # the apply of an autograd Function, or the like
+        return owner.__name__ if function.__name__ == "apply" else f"{owner.__name__}.{function.__name__}"
+    if not hasattr(function, "__code__"):
+        return str(getattr(function, "__name__", type(function).__name__))
+    return str(getattr(function, "__qualname__", function)).replace("<locals>.", "")
 
 
 def _accepts(function: Callable[..., Any], named: Mapping[Any, Any]) -> bool:

@@ -14,7 +14,7 @@ class HeldGenerators:
 
     def __init__(self) -> None:
         self._torch = torch.get_rng_state()
-        self._cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+        self._cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]  # torch's own
         self._python = random.getstate()
         self._numpy_module: Any = getattr(sys.modules.get("numpy"), "random", None)
         self._numpy = self._numpy_module.get_state() if self._numpy_module else None

@@ -102,7 +102,7 @@ class Space:
         self, tensors: Sequence[Tensor], steps: Sequence[Tensor], t: float, memory: Sequence[Tensor] | None
     ) -> list[Tensor]:
         """These tensors plus t times a direction, in new memory or in that given, with the strides of these."""
-        outs = memory or [None] * len(tensors)
+        outs: Sequence[Tensor | None] = memory or [None] * len(tensors)
         return [_displaced(tensor, step, t, out) for tensor, step, out in zip(tensors, steps, outs, strict=True)]
 
     def random(self, seed: int) -> Tensor:

@@ -275,12 +275,12 @@ def _refuse_unbuilt(path: str, tensor: Tensor, role: str) -> None:
 
 
 def _same(before: Tensor, after: Tensor) -> bool:
-    if before.layout != torch.strided or after._version == 0 and before.device.type != "cpu":
+    if before.layout != torch.strided or (after._version == 0 and before.device.type != "cpu"):
         return after._version == 0
     before, after = before.detach(), after.detach()
     if torch.equal(before, after):
         return True
-    return bool(((before == after) | ((before != before) & (after != after))).all())  # noqa: PLR0124
+    return bool(((before == after) | ((before != before) & (after != after))).all())
 
 
 def _shapes(tensors: Sequence[Tensor]) -> str:

@@ -1,0 +1,128 @@
+"""A report on one screen of text: in colour on a terminal, plain elsewhere."""
+
+from __future__ import annotations
+
+import io
+import math
+from typing import TYPE_CHECKING
+
+from gradproof.engine.results import Entry, Finding, Report, Verdict
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+SHOWN = 10  # entries of a finding
+COLOURS = {Verdict.PASS: "bold green", Verdict.FAIL: "bold red", Verdict.INCONCLUSIVE: "bold yellow"}
+WIDTH = 100
+
+
+def plain(report: Report) -> str:
+    """The report as text without colours.
+
+    >>> from gradproof import check
+    >>> import torch
+    >>> x = torch.ones(3, dtype=torch.float64, requires_grad=True)
+    >>> plain(check(torch.exp, x, seed=1)).splitlines()[0]
+    'PASS  exp: 3 inputs, 3 outputs'
+    """
+    from rich.console import Console
+
+    memory = io.StringIO()
+    _render(report, Console(file=memory, width=WIDTH, color_system=None, highlight=False, soft_wrap=True))
+    return memory.getvalue().rstrip("\n")
+
+
+def show(report: Report) -> None:
+    """Print the report, in colour where the terminal has colours."""
+    from rich.console import Console
+
+    _render(report, Console(highlight=False, soft_wrap=True))
+
+
+def _render(report: Report, console: Console) -> None:
+    from rich.text import Text
+
+    subject = report.subject
+    console.print(
+        Text.assemble(
+            (report.verdict.value.upper(), COLOURS[report.verdict]),
+            f"  {subject.name}: {_count(subject.coordinates, 'input')}, {_count(subject.output_coordinates, 'output')}",
+        )
+    )
+    if report.reason and not report.findings:
+        console.print(_field("why", report.reason))
+    if report.advice:
+        console.print(_field("way on", report.advice))
+    for finding in report.findings:
+        _render_finding(finding, console)
+    console.print(_field("checked", "; ".join(subject.arguments[:6]) + _more(len(subject.arguments) - 6)))
+    if report.resolution is not None and report.verdict is not Verdict.FAIL:
+        console.print(_field("resolution", _resolution(report)))
+    for note in report.notes:
+        console.print(_field("note", note))
+    cost = report.cost
+    console.print(
+        _field(
+            "cost",
+            f"{_count(cost.evaluations, 'evaluation')}, {_count(cost.pullbacks, 'pullback')}, "
+            f"{_seconds(cost.seconds)} ({_seconds(cost.inside)} in your code)",
+        )
+    )
+    console.print(_field("replay", f"seed={report.seed}"))
+
+
+def _render_finding(finding: Finding, console: Console) -> None:
+    from rich.text import Text
+
+    console.print(_field("found", finding.message))
+    if finding.entries:
+        rows = [("entry", "claimed", "numerical", "± bar", "of")]
+        rows += [_row(finding, entry) for entry in finding.entries[:SHOWN]]
+        widths = [max(len(row[column]) for row in rows) for column in range(5)]
+        for number, row in enumerate(rows):
+            cells = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            console.print(Text(f"              {cells}", style="dim" if number == 0 else ""))
+    if finding.advice:
+        console.print(_field("look at", finding.advice))
+
+
+def _row(finding: Finding, entry: Entry) -> tuple[str, str, str, str, str]:
+    index = f"[{', '.join(map(str, entry.index))}]" if entry.index else ""
+    part = f".{entry.part}" if entry.part else ""
+    outputs = "a random combination of outputs" if entry.output is None else str(entry.output)
+    also = "".join(f", {place}" for place in entry.also)
+    return (
+        f"{finding.argument}{index}{part}",
+        f"{entry.claimed:.10g}",
+        f"{entry.numerical:.10g}",
+        f"{entry.bar:.1e}",
+        outputs + also,
+    )
+
+
+def _field(name: str, text: str) -> Text:
+    from rich.text import Text
+
+    return Text.assemble((f"  {name:<11} ", "dim"), text)
+
+
+def _resolution(report: Report) -> str:
+    resolution = report.resolution
+    assert resolution is not None
+    absolute = f"an error of {resolution.absolute:.1e} in one gradient entry would have been caught"
+    if math.isfinite(resolution.relative):
+        return f"{absolute} ({resolution.relative:.1e} of the largest)"
+    return f"{absolute} (the gradient itself is zero)"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _more(number: int) -> str:
+    return f"; and {number} more" if number > 0 else ""
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.1f} s"
