@@ -13,15 +13,15 @@ import math
 from dataclasses import replace
 
 from gradproof.engine.judgement import Judgement, judge
-from gradproof.engine.obstacles import MEANINGFUL
 from gradproof.engine.probe import Probing
 from gradproof.engine.results import Entry, Finding, Resolution, Verdict
 from gradproof.engine.subject import Array, PullbackError, Subject
 
-ROUNDINGS = 32.0  # units of rounding that an entry may be off
+ROUNDINGS = 8.0  # units of rounding that an entry may be off
 OTHERS = 3  # further incoming gradients
 MATERIAL = 1e-2  # of the largest entry: a smaller difference that double precision does not share is rounding
 CLEARLY = 3.0  # bars
+HALF = 0.5  # of the gradient's largest entry: a resolution beyond it would let too much pass
 SHOWN = 10
 
 
@@ -49,7 +49,7 @@ def judge_rounded(subject: Subject, wide: Subject, *, probes: int, seed: int, op
     if bool(wrong.any()):
         native = judge(subject, probes=1, seed=seed, options=options)
         return _contested(subject, judgement, claimed, truth, allowed, native)
-    return replace(judgement, resolution=_resolution(subject, allowed, truth))
+    return _if_meaningful(replace(judgement, resolution=_resolution(subject, allowed, truth)))
 
 
 def _allowed(subject: Subject, wide: Subject, cotangent: Array, truth: Array, seed: int) -> Array:
@@ -73,8 +73,8 @@ def _contested(
 ) -> Judgement:
     """The gradient differs from the one in double precision by more than rounding usually does.
 
-    It is wrong if the function's values in its own precision clearly say so too. Otherwise the function is ill conditioned:
-    what was seen is what could not have been told from an error.
+    It is wrong if the function's values in its own precision clearly say so too. Otherwise the function is ill
+    conditioned: what was seen is what could not have been told from an error.
     """
     xp = subject.arrays
     gap = abs(claimed - truth)
@@ -83,21 +83,26 @@ def _contested(
         finding = _finding(subject, claimed, truth, allowed)
         resolution = _resolution(subject, allowed, truth)
         return replace(native, reason=finding.message, findings=(finding,), resolution=resolution)
-    resolution = _resolution(subject, xp.maximum(gap, allowed), truth)
-    if not resolution.relative <= MEANINGFUL:
-        return replace(
-            judgement,
-            verdict=Verdict.INCONCLUSIVE,
-            reason="rounding: the gradient is right in double precision, and too inexact in this precision to say more",
-            advice="Check in float64; in this precision the function is ill conditioned at this point.",
-            resolution=resolution,
-        )
     worst = subject.inputs.locate(int(xp.argmax(gap)))
     note = (
         f"In this precision the gradient differs from the one in double precision by up to {float(gap.max()):.2g} "
         f"(at {worst}): more than a few roundings, and no more than its values bear out."
     )
-    return replace(judgement, resolution=resolution, notes=(*judgement.notes, note))
+    resolution = _resolution(subject, xp.maximum(gap, allowed), truth)
+    return _if_meaningful(replace(judgement, resolution=resolution, notes=(*judgement.notes, note)))
+
+
+def _if_meaningful(judgement: Judgement) -> Judgement:
+    """A pass, unless rounding could hide half of the gradient."""
+    resolution = judgement.resolution
+    if resolution is None or not math.isfinite(resolution.relative) or resolution.relative <= HALF:
+        return judgement
+    return replace(
+        judgement,
+        verdict=Verdict.INCONCLUSIVE,
+        reason="rounding: the gradient is right in double precision, and too inexact in this precision to say more",
+        advice="Check in float64; in this precision the function is ill conditioned at this point.",
+    )
 
 
 def _clearly(native: Judgement) -> bool:
