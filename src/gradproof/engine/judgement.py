@@ -14,6 +14,7 @@ from gradproof.engine.results import Entry, Finding, Reading, Resolution, Verdic
 from gradproof.engine.subject import PullbackError, Subject
 
 Span = tuple[int, int]
+NOTHING = Resolution(absolute=math.inf, relative=math.inf)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +26,7 @@ class Judgement:
     advice: str = ""
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
-    resolution: Resolution | None = None
+    resolution: Resolution = NOTHING
     readings: tuple[Reading, ...] = ()
 
 
@@ -250,9 +251,9 @@ def _reading(probe: Probe) -> Reading:
     return Reading(seed=probe.seed, claimed=probe.claim.slope, numerical=probe.sums.slope, bar=probe.bar)
 
 
-def _resolution(probes: list[Probe]) -> Resolution | None:
+def _resolution(probes: list[Probe]) -> Resolution:
     if not probes:
-        return None
+        return NOTHING
     absolute = max(probe.bar / probe.claim.smallest_step for probe in probes)
     size = max(probe.claim.largest_entry for probe in probes)
     return Resolution(absolute=absolute, relative=absolute / size if size else math.inf)

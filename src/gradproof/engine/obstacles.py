@@ -109,6 +109,7 @@ def kink(subject: Subject, probe: Probe) -> Obstacle:
         before, after = sides if step > 0 else reversed(sides)
         claimed = float(gradient[coordinate])
         place = f" at {subject.inputs.locate(coordinate)}"
+    before, after, claimed = before + 0.0, after + 0.0, claimed + 0.0  # no minus zero
     least, most = sorted((before, after))
     slack = 0.01 * (most - least)
     where = "between" if least - slack <= claimed <= most + slack else "outside"

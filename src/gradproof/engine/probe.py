@@ -26,6 +26,7 @@ FINE = 5e-3  # a bar above this fraction of the largest contribution is narrowed
 BLOCKS = 256  # at most
 WORK = 1 << 25  # gradient entries that blocks may cost at most, all together
 OUTLIER = 100.0  # times the bar that 99 % of the outputs keep to
+LARGE = 50_000  # inputs from which on a second incoming gradient is asked about
 MANY = 1000  # outputs from which on a few odd ones are worth looking at by themselves
 FEW = 0.01  # of the outputs
 MATERIAL = 1e-2  # of the largest contribution: a kink that hides more than this is in the way
@@ -112,24 +113,53 @@ def combine(ladder: Ladder, cotangent: Array, low: int = 0, high: int | None = N
     The cotangent's signs are drawn independently of the errors, so the errors add like a random walk: the bar is a
     multiple of the root of the sum of squares, and never more than the plain sum.
     """
-    slope = plain = square = floor = parts = 0.0
+    total = _Total(ladder.subject.arrays, cotangent)
     for where, piece in ladder.pieces(low, ladder.subject.outputs.size if high is None else high):
-        u = cotangent[where]
+        total.add(where, piece)
+    return total.sums()
+
+
+def combine_each(ladder: Ladder, cotangents: list[Array]) -> list[Sums]:
+    """The same for several cotangents, in one pass over the slopes."""
+    totals = [_Total(ladder.subject.arrays, cotangent) for cotangent in cotangents]
+    for where, piece in ladder.pieces(0, ladder.subject.outputs.size):
+        for total in totals:
+            total.add(where, piece)
+    return [total.sums() for total in totals]
+
+
+@dataclass(slots=True)
+class _Total:
+    """Sums in the making."""
+
+    xp: Array
+    cotangent: Array
+    slope: float = 0.0
+    plain: float = 0.0
+    square: float = 0.0
+    floor: float = 0.0
+    parts: float = 0.0
+
+    def add(self, where: slice, piece: Estimates) -> None:
+        u = self.cotangent[where]
         weight = abs(u)
-        total = float(weight @ piece.bar)
         weighted = weight * piece.bar
+        total = float(weighted.sum())
         if not math.isfinite(total):  # an unknown slope with no weight is no loss
-            weighted = ladder.subject.arrays.where(u == 0, 0.0, weighted)
+            weighted = self.xp.where(u == 0, 0.0, weighted)
             total = float(weighted.sum())
         weight *= piece.floor
-        plain += total
         part = u * piece.value
-        slope += float(part.sum())
-        parts += float(part @ part)
-        square += float(weighted @ weighted)
-        floor += float(weight @ weight)
-    bar = min(plain, SPREAD * math.sqrt(square)) if square > UNDERFLOW else plain
-    return Sums(slope, bar, SPREAD * math.sqrt(floor), math.sqrt(parts))
+        self.plain += total
+        self.slope += float(part.sum())
+        self.parts += float(part @ part)
+        self.square += float(weighted @ weighted)
+        self.floor += float(weight @ weight)
+
+    def sums(self) -> Sums:
+        random_walk = SPREAD * math.sqrt(self.square)
+        bar = min(self.plain, random_walk) if self.square > UNDERFLOW else self.plain
+        return Sums(self.slope, bar, SPREAD * math.sqrt(self.floor), math.sqrt(self.parts))
 
 
 def claim_of(gradient: Array, direction: Array, precision: float, options: Probing) -> Claim:
@@ -159,8 +189,10 @@ def claim_of(gradient: Array, direction: Array, precision: float, options: Probi
 def ask(subject: Subject, seed: int, options: Probing, span: tuple[int, int] | None = None) -> list[Probe]:
     """Probe once, all inputs or a span of them: cheaply, and with more care where that leaves a doubt.
 
-    Where the doubt comes from a few outputs, near a kink or an edge, they are looked at by themselves: the answer is
-    then two probes along one direction, of the calm outputs and of those few.
+    Of a large gradient two incoming gradients are asked about, from the same slopes: an entry that happens to be small
+    under one of them hides a relative error there. Where the doubt comes from a few outputs, near a kink or an edge,
+    they are looked at by themselves: the answer is then two probes along one direction, of the calm outputs and of
+    those few.
     """
     step = options.step or first_step(subject.precision)
     direction = subject.direction(seed, step, options.step is not None)
@@ -169,12 +201,17 @@ def ask(subject: Subject, seed: int, options: Probing, span: tuple[int, int] | N
     ladder = Ladder(subject, direction)
     ladder.add(0)
     ladder.add(1)
-    cotangent = subject.cotangent(seed)
-    probe = _compare(ladder, cotangent, seed, options)
-    if _clear(probe):
-        probe = _by_blocks(probe, options)
-        if probe.agrees:
-            return [probe]
+    cotangents = [subject.cotangent(seed)]
+    if subject.inputs.size >= LARGE:
+        cotangents.append(subject.cotangent(seed + 1))
+    sums = combine_each(ladder, cotangents)
+    probes = [_claimed(ladder, u, total, seed, options) for u, total in zip(cotangents, sums, strict=True)]
+    if all(map(_clear, probes)):
+        probes = [_by_blocks(probe, options) for probe in probes]
+        if all(probe.agrees for probe in probes):
+            return probes
+    doubtful = next(number for number, probe in enumerate(probes) if not _clear(probe))
+    probe, cotangent = probes[doubtful], cotangents[doubtful]
     suspects = _suspects(ladder)
     if suspects is not None and probe.coarse:
         calm = _compare(ladder, _without(subject, cotangent, suspects), seed, options)
@@ -227,13 +264,17 @@ def restricted(subject: Subject, vector: Array, low: int, high: int) -> Array:
 
 
 def _compare(ladder: Ladder, cotangent: Array, seed: int, options: Probing) -> Probe:
+    return _claimed(ladder, cotangent, combine(ladder, cotangent), seed, options)
+
+
+def _claimed(ladder: Ladder, cotangent: Array, sums: Sums, seed: int, options: Probing) -> Probe:
     gradient = ladder.subject.pullback(cotangent)
     return Probe(
         seed=seed,
         ladder=ladder,
         cotangent=cotangent,
         gradient=gradient,
-        sums=combine(ladder, cotangent),
+        sums=sums,
         claim=claim_of(gradient, ladder.direction, ladder.subject.gradient_precision, options),
     )
 

@@ -77,7 +77,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
-    """The smallest error in one gradient entry that the check would have caught.
+    """The smallest error in one gradient entry that the check would have caught; infinite where nothing was measured.
 
     `absolute` is in the gradient's own units, for an incoming gradient whose entries have size one half to one;
     `relative` compares it with the largest gradient entry, and is infinite where the gradient is zero.
@@ -117,7 +117,7 @@ class Report:
     advice: str = ""
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
-    resolution: Resolution | None = None
+    resolution: Resolution
     readings: tuple[Reading, ...] = ()
     cost: Cost
     seed: int

@@ -95,7 +95,7 @@ def _contested(
 def _if_meaningful(judgement: Judgement) -> Judgement:
     """A pass, unless rounding could hide half of the gradient."""
     resolution = judgement.resolution
-    if resolution is None or not math.isfinite(resolution.relative) or resolution.relative <= HALF:
+    if not math.isfinite(resolution.relative) or resolution.relative <= HALF:
         return judgement
     return replace(
         judgement,

@@ -57,7 +57,7 @@ def _render(report: Report, console: Console) -> None:
     for finding in report.findings:
         _render_finding(finding, console)
     console.print(_field("checked", "; ".join(subject.arguments[:6]) + _more(len(subject.arguments) - 6)))
-    if report.resolution is not None and report.verdict is not Verdict.FAIL:
+    if report.verdict is not Verdict.FAIL:
         console.print(_field("resolution", _resolution(report)))
     for note in report.notes:
         console.print(_field("note", note))
@@ -109,7 +109,8 @@ def _field(name: str, text: str) -> Text:
 
 def _resolution(report: Report) -> str:
     resolution = report.resolution
-    assert resolution is not None
+    if not math.isfinite(resolution.absolute):
+        return "nothing was measured, so no error would have been caught"
     absolute = f"an error of {resolution.absolute:.1e} in one gradient entry would have been caught"
     if math.isfinite(resolution.relative):
         return f"{absolute} ({resolution.relative:.1e} of the largest)"

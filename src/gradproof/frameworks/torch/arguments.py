@@ -18,11 +18,10 @@ Selector = int | str | Sequence[int | str]
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A tensor that the function receives, with the names that a user may call it by."""
+    """A tensor that the function receives."""
 
     path: str
     tensor: Tensor
-    names: frozenset[str]
     buffer: bool = False
 
     def widened(self) -> Slot:
@@ -82,10 +81,9 @@ class Call:
         return chosen
 
     def _slots(self) -> Iterator[Slot]:
-        parameters = _parameter_names(self.function)
         for path, leaf in self._leaves:
             if isinstance(leaf, Tensor):
-                yield Slot(path, leaf, _aliases(path, parameters))
+                yield Slot(path, leaf)
         self._own = 0
         if self.module is not None:
             owned: list[tuple[str, Tensor, bool]] = [
@@ -93,15 +91,17 @@ class Call:
             ]
             owned += [(name, tensor, True) for name, tensor in self.module.named_buffers()]
             self._own = len(owned)
-            yield from (Slot(name, tensor, frozenset({name}), buffer) for name, tensor, buffer in owned)
+            yield from (Slot(name, tensor, buffer) for name, tensor, buffer in owned)
 
     def _chosen(self, wrt: Selector) -> list[int]:
         wanted: Sequence[int | str] = [wrt] if isinstance(wrt, (int, str)) else wrt
         if isinstance(wanted, (bytes, Mapping)) or not isinstance(wanted, Sequence) or not wanted:
             raise InputError(f"wrt={wrt!r} names no input. Pass a position, a name or a path, or several in a list.")
+        parameters = _parameter_names(self.function)
+        names = [_aliases(slot.path, parameters) for slot in self.slots]
         chosen: list[int] = []
         for name in wanted:
-            found = [number for number, slot in enumerate(self.slots) if _named(slot, name)]
+            found = [number for number in range(len(self.slots)) if _means(name, names[number])]
             if not found:
                 known = ", ".join(slot.path for slot in self.slots[:12]) or "no tensor"
                 raise InputError(f"wrt={name!r} names no tensor among the inputs. There are: {known}.")
@@ -167,9 +167,9 @@ def _aliases(path: str, parameters: list[str]) -> frozenset[str]:
     return frozenset(names)
 
 
-def _named(slot: Slot, wanted: int | str) -> bool:
-    """Whether a name means this slot, or a container that holds it."""
+def _means(wanted: int | str, names: frozenset[str]) -> bool:
+    """Whether what a user wants is a tensor of these names, or a container that holds it."""
     if isinstance(wanted, bool) or not isinstance(wanted, (int, str)):
         raise InputError(f"wrt={wanted!r} is a {type(wanted).__name__}. Pass a position, a name or a path.")
     text = f"inputs[{wanted}]" if isinstance(wanted, int) else wanted
-    return any(name == text or name.startswith((f"{text}[", f"{text}.")) for name in slot.names)
+    return any(name == text or name.startswith((f"{text}[", f"{text}.")) for name in names)

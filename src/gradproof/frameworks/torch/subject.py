@@ -131,7 +131,10 @@ class TorchSubject:
             piece = vector[part.start : part.stop]
             piece.mul_(step if absolute else step * scale)
             origin = as_real(point).reshape(-1)
-            piece.copy_((origin + piece.to(origin.dtype)).sub_(origin))
+            if origin.dtype == piece.dtype:
+                piece.add_(origin).sub_(origin)
+            else:
+                piece.copy_((origin + piece.to(origin.dtype)).sub_(origin))
             if not bool(torch.isfinite(piece.sum())):
                 piece.copy_(torch.where(torch.isfinite(piece), piece, 0.0))  # infinite inputs stay where they are
         return vector
@@ -190,7 +193,10 @@ class TorchSubject:
     def _pulled_back(self, results: list[Tensor], leaves: list[Tensor], cotangent: Tensor) -> Tensor:
         if self.detached:
             return torch.zeros(self.inputs.size, dtype=torch.float64, device=self.inputs.device)
-        incoming = [piece.clone() for piece in self.outputs.tensors(cotangent)]
+        incoming = self.outputs.tensors(cotangent)
+        if self.outputs.size < LARGE:
+            incoming = [piece.clone() for piece in incoming]
+        version = cotangent._version
         if self._draws:
             self._generators.restore()
         self.pullbacks += 1
@@ -201,6 +207,8 @@ class TorchSubject:
             raise PullbackError(f"{type(error).__name__}: {error}") from error
         finally:
             self.inside += time.perf_counter() - began
+        if cotangent._version != version:
+            raise PullbackError("RuntimeError: the backward writes to its incoming gradient, which others still read")
         whole = [
             torch.zeros_like(leaf) if gradient is None else gradient.to_dense() if gradient.is_sparse else gradient
             for leaf, gradient in zip(leaves, gradients, strict=True)

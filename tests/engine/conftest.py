@@ -1,0 +1,15 @@
+"""The NumPy subject for all tests of the engine, and NumPy's warnings about infinities kept quiet, as torch keeps its."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # importlib mode puts no folder of tests on the path by itself
+
+
+@pytest.fixture(autouse=True, scope="module")
+def silent_infinities():
+    with np.errstate(all="ignore"):
+        yield
