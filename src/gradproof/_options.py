@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gradproof.engine.probe import Probing
+from gradproof.engine.weighing import Probing
 from gradproof.errors import InputError
 
 

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from gradproof.engine.ladder import Ladder
 from gradproof.engine.localisation import Located, localise
 from gradproof.engine.obstacles import MEANINGFUL, RANDOM, Obstacle, all_undefined, kink, obstacle
-from gradproof.engine.probe import Probe, Probing, ask, combine, restricted
+from gradproof.engine.probe import Probe, ask
 from gradproof.engine.results import Entry, Finding, Reading, Resolution, Verdict
 from gradproof.engine.subject import PullbackError, Subject
+from gradproof.engine.weighing import Probing, combine, restricted
 
 Span = tuple[int, int]
 NOTHING = Resolution(absolute=math.inf, relative=math.inf)

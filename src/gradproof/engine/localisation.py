@@ -12,10 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gradproof.engine.ladder import Ladder
-from gradproof.engine.probe import CLAIM_ACCURACY, CLAIM_ROUNDING, Probe, Probing, combine, restricted
+from gradproof.engine.probe import Probe
 from gradproof.engine.results import Entry, Place
 from gradproof.engine.slopes import Estimates
 from gradproof.engine.subject import Array, Subject
+from gradproof.engine.weighing import CLAIM_ACCURACY, CLAIM_ROUNDING, Probing, combine, restricted
 
 SHOWN = 10  # entries at most
 OUTPUTS_SHOWN = 4  # affected outputs of one entry

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from gradproof.engine.ladder import Ladder, first_step
 from gradproof.engine.localisation import search
-from gradproof.engine.probe import FEW, Probe, restricted
+from gradproof.engine.probe import FEW, Probe
 from gradproof.engine.subject import Subject
+from gradproof.engine.weighing import restricted
 
-MEANINGFUL = 0.2  # a bar wider than this fraction of what is measured would let too much pass
+MEANINGFUL = 0.2  # a bar wider than this fraction of the largest contribution would let too much pass
+ZERO = 1e-3  # and wider than this fraction of what the values' size suggests, it does not show a gradient to be zero
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +32,9 @@ RANDOM = Obstacle(
 def obstacle(probe: Probe, outputs: int) -> Obstacle | None:
     """What keeps this probe from being evidence, if anything does. `outputs` is the number of all outputs."""
     subject = probe.ladder.subject
-    wide = probe.uncertainty / MEANINGFUL
-    blurred = wide > probe.claim.largest_contribution and wide > _natural(subject)
+    blurred = probe.uncertainty > MEANINGFUL * probe.claim.largest_contribution and (
+        probe.uncertainty > ZERO * _natural(subject)
+    )
     if probe.kinks:
         return kink(subject, probe)
     if beyond := _not_finite(subject, probe):

@@ -10,18 +10,26 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from gradproof.engine.ladder import CLIMB, SAMPLE, Ladder, first_step, slices
+from gradproof.engine.ladder import CLIMB, SAMPLE, Ladder, first_step
 from gradproof.engine.slopes import RATIO, Estimates
 from gradproof.engine.subject import Array, Subject, Watched
+from gradproof.engine.weighing import (
+    CLAIM_ROUNDING,
+    SPREAD,
+    Claim,
+    Probing,
+    Sums,
+    claim_of,
+    combine,
+    combine_each,
+    restricted,
+)
 
-SPREAD = 2.0  # bars of many outputs add like independent errors; this many of their root-sum-squares count
 ENOUGH = 3e-8  # a bar below this fraction of the largest contribution to the slope needs no improvement
 NEAR_FLOOR = 30.0  # nor does one within this multiple of what rounding alone would give
 UNRESOLVED = 0.5  # an output whose bar is this fraction of the slope says nothing
 FINEST = -6  # the lowest rung, as a power of `RATIO`
 WORTH_IT = 1.3  # a new rung that narrows the bar by less than this is the last one
-CLAIM_ROUNDING = 4.0  # units of rounding granted to every entry of a claimed gradient
-CLAIM_ACCURACY = 3e-10  # and this much of it: special functions' series give some ten digits, whatever their type
 FINE = 5e-3  # a bar above this fraction of the largest contribution is narrowed by asking about blocks of outputs
 BLOCKS = 256  # at most
 WORK = 1 << 25  # gradient entries that blocks may cost at most, all together
@@ -30,39 +38,6 @@ LARGE = 50_000  # inputs from which on a second incoming gradient is asked about
 MANY = 1000  # outputs from which on a few odd ones are worth looking at by themselves
 FEW = 0.01  # of the outputs
 MATERIAL = 1e-2  # of the largest contribution: a kink that hides more than this is in the way
-UNDERFLOW = 1e-290  # a sum of squares below this has lost its terms
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Probing:
-    """How to probe: the options that travel together."""
-
-    rtol: float = 0.0
-    atol: float = 0.0
-    nondet_tol: float = 0.0
-    step: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Sums:
-    """⟨u, slope⟩, its bar, the bar that rounding alone would give, and the root of the sum of the parts' squares."""
-
-    slope: float
-    bar: float
-    floor: float
-    size: float
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """⟨gradient, v⟩, how far rounding may have moved it, what the user forgives, and the sizes of its parts."""
-
-    slope: float
-    rounding: float
-    forgiven: float
-    largest_contribution: float
-    largest_entry: float
-    smallest_step: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,85 +80,6 @@ class Probe:
     def coarse(self) -> bool:
         """Whether the bar is wide, and may be narrowed."""
         return self.sums.bar > max(ENOUGH * self.claim.largest_contribution, NEAR_FLOOR * self.sums.floor)
-
-
-def combine(ladder: Ladder, cotangent: Array, low: int = 0, high: int | None = None) -> Sums:
-    """Add the slopes of a range of outputs, weighted by the cotangent.
-
-    The cotangent's signs are drawn independently of the errors, so the errors add like a random walk: the bar is a
-    multiple of the root of the sum of squares, and never more than the plain sum.
-    """
-    total = _Total(ladder.subject.arrays, cotangent)
-    for where, piece in ladder.pieces(low, ladder.subject.outputs.size if high is None else high):
-        total.add(where, piece)
-    return total.sums()
-
-
-def combine_each(ladder: Ladder, cotangents: list[Array]) -> list[Sums]:
-    """The same for several cotangents, in one pass over the slopes."""
-    totals = [_Total(ladder.subject.arrays, cotangent) for cotangent in cotangents]
-    for where, piece in ladder.pieces(0, ladder.subject.outputs.size):
-        for total in totals:
-            total.add(where, piece)
-    return [total.sums() for total in totals]
-
-
-@dataclass(slots=True)
-class _Total:
-    """Sums in the making."""
-
-    xp: Array
-    cotangent: Array
-    slope: float = 0.0
-    plain: float = 0.0
-    square: float = 0.0
-    floor: float = 0.0
-    parts: float = 0.0
-
-    def add(self, where: slice, piece: Estimates) -> None:
-        u = self.cotangent[where]
-        weight = abs(u)
-        weighted = weight * piece.bar
-        total = float(weighted.sum())
-        if not math.isfinite(total):  # an unknown slope with no weight is no loss
-            weighted = self.xp.where(u == 0, 0.0, weighted)
-            total = float(weighted.sum())
-        weight *= piece.floor
-        part = u * piece.value
-        self.plain += total
-        self.slope += float(part.sum())
-        self.parts += float(part @ part)
-        self.square += float(weighted @ weighted)
-        self.floor += float(weight @ weight)
-
-    def sums(self) -> Sums:
-        random_walk = SPREAD * math.sqrt(self.square)
-        bar = min(self.plain, random_walk) if self.square > UNDERFLOW else self.plain
-        return Sums(self.slope, bar, SPREAD * math.sqrt(self.floor), math.sqrt(self.parts))
-
-
-def claim_of(gradient: Array, direction: Array, precision: float, options: Probing) -> Claim:
-    """What a gradient predicts along a direction."""
-    slope = square = largest = forgiven = entry = 0.0
-    step = math.inf
-    for where in slices(0, gradient.shape[0]):
-        g, v = gradient[where], direction[where]
-        contribution, reach = g * v, abs(v)
-        slope += float(contribution.sum())
-        square += float(contribution @ contribution)
-        largest = max(largest, float(abs(contribution).max()))
-        entry = max(entry, float(abs(g).max()))
-        shortest = float(reach.min())
-        if not shortest:  # coordinates that do not move are not asked about
-            moving = reach[reach > 0]
-            shortest = float(moving.min()) if moving.shape[0] else math.inf
-        step = min(step, shortest)
-        if options.rtol or options.atol:
-            allowed = reach * (options.atol + options.rtol * abs(g))
-            forgiven += float(allowed @ allowed)
-    together = max(math.sqrt(square), largest)
-    rounding = (CLAIM_ROUNDING * precision + CLAIM_ACCURACY) * together + precision * abs(slope)
-    return Claim(slope, rounding, SPREAD * math.sqrt(forgiven), largest, entry, step)
 
 
 def ask(subject: Subject, seed: int, options: Probing, span: tuple[int, int] | None = None) -> list[Probe]:
@@ -254,13 +150,6 @@ def _look_closer(probe: Probe, step: float, options: Probing) -> Probe:
         if probe.agrees:
             break
     return probe
-
-
-def restricted(subject: Subject, vector: Array, low: int, high: int) -> Array:
-    """The vector within a range of coordinates, and zero elsewhere."""
-    piece = subject.arrays.zeros_like(vector)
-    piece[low:high] = vector[low:high]
-    return piece
 
 
 def _compare(ladder: Ladder, cotangent: Array, seed: int, options: Probing) -> Probe:

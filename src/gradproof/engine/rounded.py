@@ -13,9 +13,9 @@ import math
 from dataclasses import replace
 
 from gradproof.engine.judgement import Judgement, judge
-from gradproof.engine.probe import Probing
 from gradproof.engine.results import Entry, Finding, Resolution, Verdict
 from gradproof.engine.subject import Array, PullbackError, Subject
+from gradproof.engine.weighing import Probing
 
 ROUNDINGS = 8.0  # units of rounding that an entry may be off
 OTHERS = 3  # further incoming gradients

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import random
 import sys
 from typing import Any
 
 import torch
+
+TWISTER = 2500  # bytes of a Mersenne twister: 624 words of key, and the position
 
 
 class HeldGenerators:
@@ -16,13 +19,12 @@ class HeldGenerators:
         self._torch = torch.get_rng_state()
         self._cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]  # torch's own
         self._python = random.getstate()
-        self._numpy_module: Any = getattr(sys.modules.get("numpy"), "random", None)
-        self._numpy = self._numpy_module.get_state() if self._numpy_module else None
+        self._numpy = _NumpyState.now()
 
     def moved(self) -> bool:
         """Whether anything has been drawn since. A draw moves a Mersenne twister's position or renews its key."""
-        now = random.getstate()
-        if self.moved_in_torch() or (now[1][-1], now[1][0], now[2]) != (
+        python = random.getstate()
+        if self.moved_in_torch() or (python[1][-1], python[1][0], python[2]) != (
             self._python[1][-1],
             self._python[1][0],
             self._python[2],
@@ -32,10 +34,7 @@ class HeldGenerators:
             not torch.equal(held, now) for held, now in zip(self._cuda, torch.cuda.get_rng_state_all(), strict=True)
         ):
             return True
-        if self._numpy is None:
-            return False
-        drawn = self._numpy_module.get_state()
-        return bool(drawn[1][0] != self._numpy[1][0] or drawn[2:] != self._numpy[2:])
+        return self._numpy is not None and self._numpy.moved()
 
     def moved_in_torch(self) -> bool:
         """Whether torch's own generator has moved since: a check that costs next to nothing."""
@@ -48,4 +47,45 @@ class HeldGenerators:
             torch.cuda.set_rng_state_all(self._cuda)
         random.setstate(self._python)
         if self._numpy is not None:
-            self._numpy_module.set_state(self._numpy)
+            self._numpy.restore()
+
+
+class _NumpyState:
+    """The state of NumPy's global generator.
+
+    NumPy takes some 70 µs to hand it out, as much as a small function takes to evaluate: so the generator's memory is
+    compared with what it was when the state was last asked for, which takes one.
+    """
+
+    _last: _NumpyState | None = None
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+        self._memory = _memory_of(module)
+        self._state = module.get_state()
+
+    @classmethod
+    def now(cls) -> _NumpyState | None:
+        """The present state, if NumPy has been imported."""
+        module = getattr(sys.modules.get("numpy"), "random", None)
+        if module is None:
+            return None
+        if cls._last is None or cls._last.moved():
+            cls._last = cls(module)
+        return cls._last
+
+    def moved(self) -> bool:
+        """Whether anything has been drawn since."""
+        return self._memory is None or self._memory != _memory_of(self._module)
+
+    def restore(self) -> None:
+        """Put it back."""
+        self._module.set_state(self._state)
+
+
+def _memory_of(module: Any) -> bytes | None:
+    """The twister as it lies in memory; None for a generator of another kind."""
+    generator = module.get_bit_generator()
+    if type(generator).__name__ != "MT19937":
+        return None
+    return ctypes.string_at(generator.ctypes.state_address, TWISTER)

@@ -136,7 +136,7 @@ class Space:
         return piece.view(part.shape)
 
 
-def scale_of(tensor: Tensor) -> Tensor | float:
+def scale_of(tensor: Tensor, device: torch.device | str = "cpu") -> Tensor | float:
     """The size of step that is small but visible: one for the whole tensor, or one an entry where sizes differ wildly.
 
     >>> scale_of(torch.tensor([3.0, -4.0])) > 3
@@ -156,7 +156,7 @@ def scale_of(tensor: Tensor) -> Tensor | float:
     if root <= WILD * middle:
         return root
     entries = coordinates.to(torch.float64).abs()
-    return torch.where((entries > 0) & entries.isfinite(), entries, middle)
+    return torch.where((entries > 0) & entries.isfinite(), entries, middle).to(device)
 
 
 def _sizes(sample: Tensor) -> tuple[float, float]:

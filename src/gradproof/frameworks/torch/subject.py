@@ -126,11 +126,11 @@ class TorchSubject:
         """A random direction, scaled to the point, such that the point plus it is representable."""
         vector = self.inputs.random(2 * seed)
         if self._scales is None:
-            self._scales = [scale_of(point) for point in self.points]
+            self._scales = [scale_of(point, self.inputs.device) for point in self.points]
         for part, point, scale in zip(self.inputs.parts, self.points, self._scales, strict=True):
             piece = vector[part.start : part.stop]
             piece.mul_(step if absolute else step * scale)
-            origin = as_real(point).reshape(-1)
+            origin = as_real(point).reshape(-1).to(piece.device)
             if origin.dtype == piece.dtype:
                 piece.add_(origin).sub_(origin)
             else:
