@@ -11,13 +11,13 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import gradproof
 import torch
 
+import gradproof
 from benchmarks.independent import KNOWN, SEED, Evidence, evidence, sixth, size_of, torch_says
 from benchmarks.operators import Scenario, scenarios
 
@@ -53,7 +53,7 @@ class Tally:
     reasons: Counter[str] = field(default_factory=Counter)
     undecided: Counter[str] = field(default_factory=Counter)
     alarms: list[Alarm] = field(default_factory=list)
-    seconds: Counter[str] = field(default_factory=Counter)
+    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     @property
     def share_inconclusive(self) -> float:

@@ -11,7 +11,10 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
 
+from benchmarks.independent import SEED
+
 CONSTANT = 1e-3  # the size of an added constant, of the largest gradient entry
+DUST = 8.0  # units of rounding, of output over input, up to which a whole gradient is zero but for rounding
 
 
 @dataclass(frozen=True)
@@ -68,11 +71,13 @@ class Planted:
         return cls(function, inputs, positions, kept) if kept else None
 
     def __call__(self, *inputs: Any) -> Any:
+        """The function's own values."""
         leaves, spec = tree_flatten(inputs)
         if not torch.is_grad_enabled():
             results = self._selected(leaves, spec)
         else:
-            results = _Corrupted.apply(self, leaves, spec, *(leaves[number] for number in self.positions))
+            tensors = [leaves[number] for number in self.positions]
+            results = _Corrupted.apply(self, leaves, spec, *tensors)  # type: ignore[no-untyped-call]  # torch's own
         return results[0] if len(results) == 1 else tuple(results)
 
     @property
@@ -97,16 +102,19 @@ class Planted:
         generator = torch.Generator().manual_seed(seed)
         tensors = [tensor.detach().requires_grad_() for tensor in self.tensors]
         with torch.random.fork_rng(devices=[]), torch.enable_grad():
-            torch.manual_seed(seed)
+            torch.manual_seed(SEED)
             result = self.of_tensors(*tensors)
         results = [result] if isinstance(result, Tensor) else list(result)
         incoming = [torch.randn(each.shape, dtype=each.dtype, generator=generator) for each in results]
         return list(torch.autograd.grad(results, tensors, incoming))
 
     def victim_at(self, gradients: list[Tensor], seed: int, *, least: float = 0.0) -> Victim | None:
-        """A random entry whose gradient is above `least` of the largest; None where there is none or not finite."""
+        """A random entry whose gradient is above `least` of the largest.
+
+        None where the gradient is not finite, or zero in every entry but for rounding: an error in that is no error.
+        """
         largest = largest_entry(gradients)
-        if not math.isfinite(largest) or largest == 0:
+        if not math.isfinite(largest) or largest <= self._dust():
             return None
         eligible = [torch.where(gradient.reshape(-1).abs() > least * largest)[0] for gradient in gradients]
         generator = torch.Generator().manual_seed(seed)
@@ -126,6 +134,14 @@ class Planted:
             other=other,
             constant=CONSTANT * largest,
         )
+
+    def _dust(self) -> float:
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            result = self.of_tensors(*self.tensors)
+        size, results = largest_entry(self.tensors), [result] if isinstance(result, Tensor) else result
+        finite = [torch.where(torch.isfinite(each), each, 0.0) for each in results]
+        precision = max(torch.finfo(tensor.dtype).eps for tensor in self.tensors)
+        return DUST * precision * largest_entry(finite) / size if size else 0.0
 
     def _selected(self, leaves: Sequence[Any], spec: Any) -> list[Tensor]:
         results, _ = tree_flatten(self.function(*tree_unflatten(leaves, spec)))

@@ -54,8 +54,8 @@ def check(
         rtol: an error, relative to the gradient entry, that is accepted on top of the bar.
         atol: an absolute error that is accepted on top of the bar.
         nondet_tol: how far two calls at the same point may differ before the function counts as random.
-        probes: the number of random directions. One finds any lone wrong entry above the resolution; errors of any
-            other shape, k times the resolution, escape each probe with a probability of about 1/k.
+        probes: the number of random directions. One finds any lone wrong real number above the resolution; errors of
+            any other shape, k times the resolution, escape each probe with a probability of about 1/k.
         seed: what the directions are drawn from; a report's seed replays it.
         progress: whether to show progress.
     """
@@ -89,11 +89,11 @@ def assert_gradients(func: Callable[..., Any], inputs: Any, **options: Any) -> N
 
 def examine(func: Callable[..., Any], inputs: Any, *, wrt: Any, options: Options) -> Report:
     """The way from a function to a report, for options that are already valid."""
-    from gradproof.frameworks.torch.subject import TorchSubject
+    from gradproof.frameworks.torch.subject import TorchSubject, differentiating
 
     began = time.perf_counter()
     seed = options.chosen_seed()
-    with TorchSubject.of(func, inputs, wrt) as subject:
+    with differentiating(), TorchSubject.of(func, inputs, wrt) as subject:
         judgement = _judged(subject, seed, options)
     return Report(
         verdict=judgement.verdict,

@@ -44,8 +44,12 @@ class Options:
             raise InputError(f"seed={self.seed!r}: pass a whole number from 0 to 2**32 − 1, such as a report's seed.")
 
     def _check_choices(self) -> None:
-        modes = [self.modes] if isinstance(self.modes, str) else list(self.modes)
-        if not modes or not set(modes) <= {"reverse", "forward"}:
+        modes = [self.modes] if isinstance(self.modes, str) else self.modes
+        if (
+            not isinstance(modes, (list, tuple, set, frozenset))
+            or not modes
+            or not set(modes) <= {"reverse", "forward"}
+        ):
             raise InputError(f"modes={self.modes!r}: choose from 'reverse' and 'forward'.")
         if "forward" in modes:
             raise NotImplementedError("modes='forward' is not built yet. Leave modes at ('reverse',).")

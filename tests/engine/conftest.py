@@ -1,4 +1,4 @@
-"""The NumPy subject for all tests of the engine, and NumPy's warnings about infinities kept quiet, as torch keeps its."""
+"""The NumPy subject for all tests of the engine; NumPy's warnings about infinities are kept quiet, as in torch."""
 
 import sys
 from pathlib import Path

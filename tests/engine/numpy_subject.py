@@ -50,7 +50,7 @@ class NumpySubject:
         self.outputs = NumpyFrame({"output": self.centre.size})
         self.finite = bool(np.isfinite(self.centre).all())
         self.precision = self.gradient_precision = float(np.finfo(dtype).eps)
-        self.largest = float(np.finfo(dtype).max)
+        self.largest, self.tiny = float(np.finfo(dtype).max), float(np.finfo(dtype).smallest_subnormal)
 
     def direction(self, seed, step, absolute):
         vector = _signed(2 * seed, self.point.size) * (step if absolute else step * self._scale())

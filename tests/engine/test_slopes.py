@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from numpy_subject import elementwise, hashed, ideally
 
 from gradproof.engine.ladder import Ladder, first_step
-from gradproof.engine.probe import Probing, ask, combine
-from gradproof.engine.slopes import Rung, best_slopes, noise_in
+from gradproof.engine.probe import ask
+from gradproof.engine.weighing import CLAIM_ACCURACY, CLAIM_ROUNDING, Probing, combine
 
 PRECISIONS = (np.float64, np.float32, np.float16)
-thoroughly = settings(max_examples=150, deadline=None, derandomize=True)
+thoroughly = settings(max_examples=100, deadline=None, derandomize=True)
 in_every_precision = pytest.mark.parametrize("dtype", PRECISIONS, ids=lambda dtype: dtype.__name__)
 with_few_and_many_rungs = pytest.mark.parametrize(
     "exponents", [(0, 1), (-2, -1, 0, 1), (0, 1, 2), (-3, -2, -1, 0, 1, 2)], ids=lambda rungs: f"{len(rungs)}rungs"
@@ -41,10 +41,10 @@ def ladder_of(subject, seed, exponents):
 
 
 def misses(ladder, truth):
-    """Outputs whose true slope lies outside the bar and the few roundings that any claim is granted."""
+    """Outputs whose true slope lies outside the bar and the few roundings, or ten digits, that any claim is granted."""
     estimates = ladder.estimates()
     truth = truth * ladder.direction
-    allowed = estimates.bar + 4 * ladder.subject.precision * abs(truth)
+    allowed = estimates.bar + (CLAIM_ROUNDING * ladder.subject.precision + CLAIM_ACCURACY) * abs(truth)
     return np.flatnonzero(~(abs(estimates.value - truth) <= allowed)).tolist()
 
 
@@ -64,7 +64,7 @@ def test_the_bar_of_a_smooth_function_covers_its_slope(dtype, exponents, name, p
 
 
 @in_every_precision
-@settings(thoroughly, max_examples=300)
+@settings(thoroughly, max_examples=200)
 @given(points=st.lists(st.floats(0.3, 3), min_size=8, max_size=8), k=st.floats(0.1, 300), seed=st.integers(0, 999))
 def test_the_bar_of_an_oscillation_that_the_steps_resolve_covers_its_slope(dtype, points, k, seed):
     subject = ideal(lambda x: np.sin(k * x), points, dtype)
@@ -74,7 +74,7 @@ def test_the_bar_of_an_oscillation_that_the_steps_resolve_covers_its_slope(dtype
     assert misses(ladder, k * np.cos(k * subject.point)) == []
 
 
-@settings(thoroughly, max_examples=300)
+@settings(thoroughly, max_examples=200)
 @given(points=st.lists(st.floats(0.3, 3), min_size=8, max_size=8), k=st.floats(0.1, 300), seed=st.integers(0, 999))
 def test_a_grown_ladder_in_single_precision_covers_the_slope_of_any_oscillation(points, k, seed):
     subject = ideal(lambda x: np.sin(k * x), points, np.float32)
@@ -84,7 +84,7 @@ def test_a_grown_ladder_in_single_precision_covers_the_slope_of_any_oscillation(
 
 @in_every_precision
 @with_few_and_many_rungs
-@settings(thoroughly, max_examples=100)
+@settings(thoroughly, max_examples=60)
 @given(
     points=st.lists(st.floats(0.3, 3), min_size=8, max_size=8),
     seed=st.integers(0, 999),
@@ -114,7 +114,7 @@ def bent(kind, corner, left, right):
 
 @in_every_precision
 @with_few_and_many_rungs
-@settings(thoroughly, max_examples=200)
+@settings(thoroughly, max_examples=150)
 @given(
     kind=st.sampled_from(["abs", "relu", "hinge", "max"]),
     point=st.floats(0.3, 3),
@@ -138,7 +138,7 @@ def test_the_bar_near_a_kink_covers_the_slope_on_the_side_of_the_point(
 
 @in_every_precision
 @with_few_and_many_rungs
-@settings(thoroughly, max_examples=100)
+@settings(thoroughly, max_examples=60)
 @given(
     kind=st.sampled_from(["abs", "relu", "hinge", "max"]),
     point=st.floats(0.3, 3),
@@ -155,7 +155,7 @@ def test_the_bar_at_a_kink_covers_the_slopes_on_both_sides(dtype, exponents, kin
     assert misses(ladder, slopes[1]) == []
 
 
-@settings(thoroughly)
+@thoroughly
 @given(point=st.floats(0.3, 3), gap=st.floats(0.01, 30), at=st.floats(-30, 30), seed=st.integers(0, 99))
 def test_the_bar_between_many_kinks_covers_the_slope_at_the_point(point, gap, at, seed):
     reach = first_step(2.2e-16) * point
@@ -172,20 +172,17 @@ def test_the_bar_between_many_kinks_covers_the_slope_at_the_point(point, gap, at
     assert misses(ladder_of(subject, seed, range(-6, 3)), slope) == []
 
 
-@in_every_precision
-@settings(thoroughly)
+@thoroughly
 @given(points=st.lists(st.floats(0.5, 2), min_size=4, max_size=4), seed=st.integers(0, 999))
-def test_steps_that_a_coarse_cast_swallows_are_stairs_and_the_smooth_slope_is_within_the_bar(dtype, points, seed):
-    digits = {np.float64: 12, np.float32: 8, np.float16: 4}[dtype]
-    grid = 2.0**-digits
-    subject = elementwise(lambda x: np.rint(np.sin(x) / grid) * grid, lambda x: np.cos(x), points, dtype=dtype)
+def test_steps_that_a_coarse_cast_swallows_are_stairs_and_the_smooth_slope_is_within_the_bar(points, seed):
+    subject = elementwise(lambda x: np.rint(np.sin(x) * 4096) / 4096, np.cos, points)
 
     (probe,) = ask(subject, seed, Probing())
 
     assert probe.agrees
 
 
-@settings(thoroughly)
+@thoroughly
 @given(points=st.lists(st.floats(0.5, 1.2), min_size=4, max_size=4), seed=st.integers(0, 999))
 def test_stairs_do_not_excuse_a_slope_twice_too_large(points, seed):
     subject = elementwise(lambda x: np.rint(np.sin(x) * 4096) / 4096, lambda x: 2 * np.cos(x), points)
@@ -195,7 +192,7 @@ def test_stairs_do_not_excuse_a_slope_twice_too_large(points, seed):
     assert not probe.agrees
 
 
-@settings(thoroughly)
+@thoroughly
 @given(point=st.floats(0.5, 2), dead=st.floats(0.1, 200), seed=st.integers(0, 99))
 def test_a_dead_region_that_ends_in_a_kink_is_not_mistaken_for_stairs(point, dead, seed):
     corner = point * (1 + dead * first_step(2.2e-16))
@@ -222,30 +219,18 @@ def missed_sums(dtype, noise, outputs, exponents, draws):
     return missed
 
 
-@pytest.mark.parametrize("outputs", [20, 200])
-@pytest.mark.parametrize("noise", [0.0, 1e-12, 1e-8, 1e-4])
-@in_every_precision
-def test_bars_of_noisy_outputs_with_random_signs_miss_less_than_once_in_a_thousand(dtype, noise, outputs):
-    assert missed_sums(dtype, noise, outputs, (0, 1), 2000) <= 1
-
-
 @pytest.mark.parametrize("noise", [1e-12, 1e-8, 1e-4])
+@in_every_precision
+def test_bars_of_noisy_outputs_with_random_signs_miss_less_than_once_in_a_thousand(dtype, noise):
+    assert missed_sums(dtype, noise, 30, (0, 1), 2000) <= 1
+
+
+@pytest.mark.parametrize("noise", [1e-10, 1e-4])
 @in_every_precision
 def test_bars_of_grown_ladders_miss_less_than_once_in_a_thousand(dtype, noise):
     top = {np.float64: 8, np.float32: 3, np.float16: 1}[dtype]
 
-    assert missed_sums(dtype, noise, 50, range(-2, top + 1), 1000) <= 1
-
-
-@in_every_precision
-@pytest.mark.parametrize("k", [1, 10, 30, 100, 300])
-def test_right_gradients_of_oscillations_agree_in_every_precision(dtype, k):
-    def disagrees(seed):
-        points = np.random.default_rng(seed).uniform(0.3, 3, 20)
-        subject = elementwise(ideally(lambda x: np.sin(k * x), dtype), lambda x: k * np.cos(k * x), points, dtype=dtype)
-        return not all(probe.agrees for probe in ask(subject, seed, Probing()))
-
-    assert sum(map(disagrees, range(100))) <= 1
+    assert missed_sums(dtype, noise, 50, range(-2, top + 1), 1000) == 0
 
 
 def test_a_straight_line_has_its_slope_and_a_bar_of_rounding_alone():
@@ -255,22 +240,20 @@ def test_a_straight_line_has_its_slope_and_a_bar_of_rounding_alone():
     assert np.all(estimates.bar <= 1e-9 * abs(estimates.value))
 
 
-def test_an_edge_on_one_side_leaves_the_slope_of_the_other_side():
-    subject = elementwise(np.sqrt, None, [1e-3])
-    step = np.array([1e-3 * 0.5])
-    rungs = [Rung(t, subject.evaluate(step, -t), subject.evaluate(step, t)) for t in (1.0, 4.0)]
-    estimates = best_slopes(np, subject.centre, rungs, 1e-16)
+@pytest.mark.parametrize("side", [-1, 1])
+def test_an_edge_on_one_side_leaves_the_slope_of_the_other_side(side):
+    subject = elementwise(lambda x: np.where(side * (x - 1) < 0, np.nan, np.sin(x)), None, [1.0])
+    ladder = ladder_of(subject, 0, (0, 1))
 
-    assert np.isnan(rungs[1].minus[0])
-    assert np.isfinite(estimates.bar[0])
-    assert abs(estimates.value[0] - step[0] * 0.5 / np.sqrt(1e-3)) <= estimates.bar[0]
+    assert np.isnan(ladder.rungs[0].minus[0]) != np.isnan(ladder.rungs[0].plus[0])
+    assert ladder.estimates().bar[0] < 1e-4 * abs(ladder.direction[0])
+    assert misses(ladder, np.cos(1.0)) == []
 
 
 def test_an_edge_on_both_sides_leaves_nothing_known():
-    nowhere = np.array([np.nan])
-    estimates = best_slopes(np, np.array([1.0]), [Rung(1.0, nowhere, nowhere), Rung(4.0, nowhere, nowhere)], 1e-16)
+    subject = elementwise(lambda x: np.where(x == 1, 1.0, np.nan), None, [1.0])
 
-    assert estimates.bar[0] == np.inf
+    assert ladder_of(subject, 0, (0, 1)).estimates().bar[0] == np.inf
 
 
 def test_one_output_at_an_edge_leaves_the_slopes_of_the_others_alone():
@@ -280,12 +263,3 @@ def test_one_output_at_an_edge_leaves_the_slopes_of_the_others_alone():
 
     assert beside.value[:2].tolist() == alone.value.tolist()
     assert beside.bar[:2].tolist() == alone.bar.tolist()
-
-
-@pytest.mark.parametrize("noise", [1e-10, 1e-7, 1e-4])
-def test_noise_is_measured_within_a_factor_of_two(noise):
-    subject = elementwise(rough(noise, np.float64), None, np.linspace(0.3, 2.8, 4000))
-    lower, upper = ladder_of(subject, 0, (0, 1)).rungs
-    deviation = noise / np.sqrt(3)  # of a uniform number in [-1, 1]
-
-    assert deviation / 2 < noise_in(subject.centre, lower, upper) < 2 * deviation

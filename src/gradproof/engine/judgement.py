@@ -8,8 +8,18 @@ from dataclasses import dataclass, field
 
 from gradproof.engine.ladder import Ladder
 from gradproof.engine.localisation import Located, localise
-from gradproof.engine.obstacles import MEANINGFUL, RANDOM, Obstacle, all_undefined, kink, obstacle
-from gradproof.engine.probe import Probe, ask
+from gradproof.engine.obstacles import (
+    MEANINGFUL,
+    NOISE,
+    RANDOM,
+    SCALE,
+    Obstacle,
+    all_undefined,
+    kink,
+    matches_coarser,
+    obstacle,
+)
+from gradproof.engine.probe import CLEARLY, LOW, Probe, ask
 from gradproof.engine.results import Entry, Finding, Reading, Resolution, Verdict
 from gradproof.engine.subject import PullbackError, Subject
 from gradproof.engine.weighing import Probing, combine, restricted
@@ -162,9 +172,17 @@ def _disagreement(evidence: _Evidence, probe: Probe, span: Span | None) -> Judge
     worst = max([probe, another], key=lambda each: each.excess / max(each.bar, 1e-300))
     if not worst.repeatable and worst.excess < 10 * worst.bar:
         return evidence.blocked(RANDOM)
+    if worst.coarse and worst.sums.bar > worst.sums.size:
+        return evidence.blocked(NOISE)
+    if evidence.subject.precision > LOW and min(probe.excess / probe.bar, another.excess / another.bar) < CLEARLY:
+        return evidence.blocked(NOISE)
+    if matches_coarser(probe) or matches_coarser(another):
+        return evidence.blocked(SCALE)
     located = localise(worst, evidence.options)
     if worst.kinks and not located.entries:
         return evidence.blocked(kink(worst.ladder.subject, worst))
+    if worst.coarse and not located.entries:
+        return evidence.blocked(NOISE)
     return evidence.failed(tuple(_findings(evidence.subject, located)) or (_unlocated(worst),))
 
 
@@ -182,7 +200,7 @@ def _not_finite(evidence: _Evidence, probe: Probe) -> Judgement:
     for exponent in (0, 1, -1, -2):
         ladder.add(exponent)
     estimates = ladder.estimates()
-    sums = combine(ladder, probe.cotangent)
+    sums = combine(ladder, subject.cotangent(probe.seed))
     bent = bool(ladder.bends(estimates.bar).any())
     undefined = not bool(xp.isfinite(subject.centre).all())
     if bent or undefined or not math.isfinite(sums.bar) or not _small(subject, ladder, sums.bar):
@@ -255,6 +273,6 @@ def _reading(probe: Probe) -> Reading:
 def _resolution(probes: list[Probe]) -> Resolution:
     if not probes:
         return NOTHING
-    absolute = max(probe.bar / probe.claim.smallest_step for probe in probes)
+    absolute = max(probe.resolution for probe in probes)
     size = max(probe.claim.largest_entry for probe in probes)
     return Resolution(absolute=absolute, relative=absolute / size if size else math.inf)

@@ -10,11 +10,10 @@ import math
 from collections.abc import Iterator
 from itertools import pairwise
 
-from gradproof.engine.slopes import RATIO, Estimates, Rung, best_slopes, noise_in
+from gradproof.engine.slopes import RATIO, Estimates, Noise, Rung, best_slopes, noise_around
 from gradproof.engine.subject import Array, Subject, Watched
 
 ROUNDING = 0.75  # units of rounding in the slope from values that are rounded correctly: 0.54, and some to spare
-NOISE = 4.0  # standard deviations of the noise that most outputs show
 CHUNK = 1 << 16  # entries worked on at once: small enough for the processor's cache, large enough to amortise a call
 CLIMB = 0.5  # the largest step, relative to the point's own scale
 SAMPLE = 1 << 12  # outputs that stand for all when noise is told
@@ -45,7 +44,7 @@ class Ladder:
         self.direction = direction
         self.rungs: list[Rung] = []
         self._known: Estimates | None = None
-        self._grain: float | None = None
+        self._noise: Noise | None = None
 
     @property
     def lowest(self) -> int:
@@ -62,18 +61,23 @@ class Ladder:
         t = RATIO**exponent
         rung = Rung(t, self.subject.evaluate(self.direction, -t), self.subject.evaluate(self.direction, t))
         self.rungs = sorted([*self.rungs, rung], key=lambda rung: rung.t)
-        self._known = self._grain = None
+        self._known = self._noise = None
 
-    def grain(self) -> float:
-        """The rounding of values, relative to their size: what their type allows, or what more than two rungs show."""
-        least = ROUNDING * self.subject.precision
-        if len(self.rungs) < 3:
-            return least
-        if self._grain is None:
+    def noise(self) -> Noise:
+        """The noise of values: what their type allows, or, on more than two rungs, what is usual among the outputs."""
+        if self._noise is None:
+            unit = self.subject.precision
+            least = Noise(
+                rounding=ROUNDING * unit,
+                grain=ROUNDING * unit,
+                tiny=self.subject.tiny,
+                slip=4 * unit / first_step(unit),
+            )
+            if len(self.rungs) < 3:
+                return least
             every = slice(None, None, max(1, self.subject.outputs.size // SAMPLE))
-            lower, upper = self._cut(every)[:2]
-            self._grain = NOISE * noise_in(self.subject.centre[every], lower, upper)
-        return max(least, self._grain)
+            self._noise = noise_around(self.subject.centre[every], self._cut(every), least)
+        return self._noise
 
     def between(self, k: int) -> Ladder:
         """The ladder of two neighbouring rungs alone."""
@@ -95,13 +99,13 @@ class Ladder:
 
     def pieces(self, low: int, high: int) -> Iterator[tuple[slice, Estimates]]:
         """The best slopes of a range of outputs, chunk by chunk, so that nothing of the outputs' size is held."""
-        xp, centre, known, grain = self.subject.arrays, self.subject.centre, self._known, self.grain()
+        xp, centre, known, noise = self.subject.arrays, self.subject.centre, self._known, self.noise()
         for where in slices(low, high):
             if known is not None:
                 yield where, Estimates(known.value[where], known.bar[where], known.floor[where])
             else:
                 rungs = self.rungs if where.stop - where.start == self.subject.outputs.size else self._cut(where)
-                yield where, best_slopes(xp, centre[where], rungs, grain)
+                yield where, best_slopes(xp, centre[where], rungs, noise)
 
     def estimates(self) -> Estimates:
         """The best slope of every output, and its bar."""
@@ -121,24 +125,27 @@ class Ladder:
 
         A jump of the slope is told from curvature and from noise by its size on the three lowest rungs: of a smooth
         function it shrinks with the step, of noise it grows as the step shrinks, of a kink it stays. Only a jump that
-        makes up most of the bar matters.
+        makes up much of the bar matters.
         """
         before, after = zip(*(self.sides(rung) for rung in self.rungs[:3]), strict=True)
         jumps = [right - left for left, right in zip(before, after, strict=True)]
-        grainy = (20 * self.grain() / self.rungs[0].t) * abs(self.subject.centre)
-        steady = (abs(jumps[0]) > bar) & (abs(jumps[0]) > grainy)
+        grainy = (20 * self.noise().rounding / self.rungs[0].t) * abs(self.subject.centre)
+        steady = (abs(jumps[0]) > 0.4 * bar) & (abs(jumps[0]) > grainy)
         for finer, coarser in pairwise(jumps):
             steady = steady & (abs(finer - coarser) <= 0.25 * abs(finer))
         return steady
 
-    def jumps(self) -> list[int]:
-        """Some outputs whose value leaps at the point itself: by as much, however small the step."""
-        xp, centre = self.subject.arrays, self.subject.centre
+    def jumps(self) -> Array:
+        """Which outputs leap at the point itself: they differ from their surroundings by as much, whatever the step."""
+        centre = self.subject.centre
         leaps = [(rung.plus - centre) - (centre - rung.minus) for rung in self.rungs[:3]]
-        steady = abs(leaps[0]) > 1e3 * self.subject.precision * abs(centre)
+        finest = self.rungs[0]
+        steady = (abs(leaps[0]) > 1e3 * self.subject.precision * abs(centre)) & (
+            abs(leaps[0]) > 0.5 * abs(finest.plus - finest.minus)
+        )
         for finer, coarser in pairwise(leaps):
-            steady = steady & (abs(finer - coarser) <= 0.25 * abs(finer))
-        return [int(output) for output in xp.where(steady)[0][:10]]
+            steady = steady & (abs(finer - coarser) <= 0.02 * abs(finer))
+        return steady
 
     def sides(self, rung: Rung) -> tuple[Array, Array]:
         """The slopes on the two sides of the point, at one step."""

@@ -48,7 +48,7 @@ def search(
     whole: float,
     most: int,
 ) -> Search:
-    """Find up to `most` coordinates that carry the residual, splitting the worst range first, between tensors first.
+    """Find up to `most` coordinates that carry the residual, from the worst range down, between tensors first.
 
     >>> hidden = {3: 1.0, 700: -0.5}
     >>> asked = lambda low, high: sum(value for at, value in hidden.items() if low <= at < high)
@@ -59,18 +59,21 @@ def search(
     waiting = [(-abs(whole), 0, size, whole)]
     budget = (most + 2) * (2 + math.ceil(math.log2(max(2, size))))
     found: list[int] = []
-    while waiting and len(found) < most and budget:
+    while waiting and len(found) < most and budget > 0:
         _, low, high, value = heapq.heappop(waiting)
-        if high - low == 1:
+        while high - low > 1:  # down to one coordinate, into the worse half each time
+            budget -= 1
+            middle = _middle(low, high, edges)
+            left = residual(low, middle)
+            halves = [(low, middle, left), (middle, high, value - left)]
+            worse, other = sorted(halves, key=lambda half: -abs(half[2]))
+            if abs(other[2]) > threshold:
+                heapq.heappush(waiting, (-abs(other[2]), *other))
+            low, high, value = worse
+            if not abs(value) > threshold:
+                break
+        else:
             found.append(low)
-            continue
-        budget -= 1
-        middle = _middle(low, high, edges)
-        left = residual(low, middle)
-        halves = [(low, middle, left), (middle, high, value - left)]
-        for start, stop, part in halves:
-            if abs(part) > threshold:
-                heapq.heappush(waiting, (-abs(part), start, stop, part))
     return Search(found, [(low, high) for _, low, high, _ in waiting])
 
 

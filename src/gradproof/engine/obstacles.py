@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from gradproof.engine.ladder import Ladder, first_step
 from gradproof.engine.localisation import search
-from gradproof.engine.probe import FEW, Probe
+from gradproof.engine.probe import FEW, NEAR_FLOOR, Probe
 from gradproof.engine.subject import Subject
-from gradproof.engine.weighing import restricted
+from gradproof.engine.weighing import CAUTION, combine, restricted
 
 MEANINGFUL = 0.2  # a bar wider than this fraction of the largest contribution would let too much pass
 ZERO = 1e-3  # and wider than this fraction of what the values' size suggests, it does not show a gradient to be zero
@@ -29,12 +29,35 @@ RANDOM = Obstacle(
 )
 
 
+NOISE = Obstacle(
+    "noise: the function's values are too rough for its slope to mean anything at this size and precision",
+    "Check in float64, at fewer entries, or with wrt= for one input at a time.",
+)
+
+
+SCALE = Obstacle(
+    "scale: the slope is one on fine steps and another on coarse ones, and the claim is the coarse one, as of "
+    "a function with a cast or a table in it",
+    "Check the function without the cast.",
+)
+
+
+def matches_coarser(probe: Probe) -> bool:
+    """Whether a claim that fine steps deny is what coarse steps show, which contradict the fine ones."""
+    ladder, claimed = probe.ladder, probe.claim.slope
+    for k in range(1, len(ladder.rungs) - 1):
+        coarse = combine(ladder.between(k), probe.cotangent)
+        bar = CAUTION * coarse.bar
+        telling = bar <= MEANINGFUL * abs(claimed)
+        if telling and abs(coarse.slope - claimed) <= bar < abs(coarse.slope - probe.sums.slope) - probe.sums.bar:
+            return True
+    return False
+
+
 def obstacle(probe: Probe, outputs: int) -> Obstacle | None:
     """What keeps this probe from being evidence, if anything does. `outputs` is the number of all outputs."""
     subject = probe.ladder.subject
-    blurred = probe.uncertainty > MEANINGFUL * probe.claim.largest_contribution and (
-        probe.uncertainty > ZERO * _natural(subject)
-    )
+    blurred = _blurred(subject, probe)
     if probe.kinks:
         return kink(subject, probe)
     if beyond := _not_finite(subject, probe):
@@ -42,7 +65,7 @@ def obstacle(probe: Probe, outputs: int) -> Obstacle | None:
             f"non-finite: {beyond} of {outputs} output entries are NaN or infinite at the point itself or beside it",
             "Choose a point inside the function's domain; the other entries agree.",
         )
-    if probe.unresolved <= FEW * outputs and not blurred:
+    if probe.unresolved <= max(FEW * outputs, outputs >= 20) and not blurred:  # one of twenty may be an accident
         return None
     if not probe.repeatable:
         return RANDOM
@@ -52,15 +75,14 @@ def obstacle(probe: Probe, outputs: int) -> Obstacle | None:
             f"undefined: the function is not defined on both sides of the point, however small the step{detail}",
             "Choose a point inside the function's domain.",
         )
-    if not blurred and (jumps := probe.ladder.jumps()):
+    leaping = subject.arrays.where(probe.ladder.jumps())[0]
+    if probe.unresolved and leaping.shape[0]:
         return Obstacle(
-            f"jump: {subject.outputs.locate(jumps[0])} changes by a leap at the point itself, so it has no slope there",
+            f"jump: {subject.outputs.locate(int(leaping[0]))} changes by a leap at the point itself, so it has no "
+            "slope there",
             "Check at a point beside it, or leave out of wrt= the inputs that only choose between cases.",
         )
-    return Obstacle(
-        "noise: the function's values are too rough for its slope to mean anything at this size and precision",
-        "Check in float64, at fewer entries, or with wrt= for one input at a time.",
-    )
+    return NOISE
 
 
 def all_undefined(subject: Subject) -> Obstacle | None:
@@ -71,6 +93,14 @@ def all_undefined(subject: Subject) -> Obstacle | None:
         "non-finite: every output entry is NaN or infinite at the point itself",
         "Choose a point inside the function's domain.",
     )
+
+
+def _blurred(subject: Subject, probe: Probe) -> bool:
+    """Whether the bar is so wide that a pass would mean nothing."""
+    wide, largest = probe.uncertainty, probe.claim.largest_contribution
+    if largest:
+        return wide > max(MEANINGFUL * largest, probe.claim.forgiven) and wide > ZERO * _natural(subject)
+    return wide > NEAR_FLOOR * probe.sums.floor and wide > ZERO * _natural(subject)
 
 
 def _natural(subject: Subject) -> float:

@@ -14,6 +14,7 @@ from gradproof.engine.ladder import CLIMB, SAMPLE, Ladder, first_step
 from gradproof.engine.slopes import RATIO, Estimates
 from gradproof.engine.subject import Array, Subject, Watched
 from gradproof.engine.weighing import (
+    CAUTION,
     CLAIM_ROUNDING,
     SPREAD,
     Claim,
@@ -27,8 +28,11 @@ from gradproof.engine.weighing import (
 
 ENOUGH = 3e-8  # a bar below this fraction of the largest contribution to the slope needs no improvement
 NEAR_FLOOR = 30.0  # nor does one within this multiple of what rounding alone would give
+LOW = 1e-10  # precision, from which on values are too coarse for a bar to be all that stands between right and wrong
+CLEARLY = 1.3  # bars beyond the bar are asked for then
 UNRESOLVED = 0.5  # an output whose bar is this fraction of the slope says nothing
-FINEST = -6  # the lowest rung, as a power of `RATIO`
+FINEST = -9  # the lowest rung, as a power of `RATIO`
+MOST = 0.1  # of the outputs saying nothing is reason enough to go on
 WORTH_IT = 1.3  # a new rung that narrows the bar by less than this is the last one
 FINE = 5e-3  # a bar above this fraction of the largest contribution is narrowed by asking about blocks of outputs
 BLOCKS = 256  # at most
@@ -64,6 +68,20 @@ class Probe:
     def bar(self) -> float:
         """How far the claim may lie from the measured slope, with what the user forgives."""
         return self.uncertainty + self.claim.forgiven
+
+    @property
+    def resolution(self) -> float:
+        """The smallest error in one entry that would have been called wrong.
+
+        It is more than the bar: on doubt bars are taken with caution, and more so where noise makes them up, or where
+        values are coarse.
+        """
+        caution = 1.0
+        if len(self.ladder.rungs) == 2:
+            caution = CAUTION**2 if self.sums.bar > 10 * self.sums.floor else CAUTION
+        if self.ladder.subject.precision > LOW:
+            caution *= 1 + CLEARLY
+        return caution * self.bar / self.claim.smallest_step
 
     @property
     def excess(self) -> float:
@@ -144,12 +162,44 @@ def _look_closer(probe: Probe, step: float, options: Probing) -> Probe:
     for thorough in (False, True) if probe.agrees else (True,):
         if options.step is None:
             _grow(ladder, cotangent, step, thorough)
-        probe = replace(_settle(probe, cotangent, options), repeatable=repeatable)
-        if probe.agrees:
-            probe = _by_blocks(probe, options)
+        probe = _settled(probe, cotangent, options)
         if probe.agrees:
             break
-    return probe
+    if not probe.agrees and options.step is None and _deeper(probe):
+        probe = _settled(probe, cotangent, options)
+    return replace(probe, repeatable=repeatable)
+
+
+def _settled(probe: Probe, cotangent: Array, options: Probing) -> Probe:
+    probe = _settle(probe, cotangent, options)
+    return _by_blocks(probe, options) if probe.agrees else probe
+
+
+def _deeper(probe: Probe) -> bool:
+    """Whether finer steps, as fine as can still tell, contradict the slope; then the ladder reaches down to them.
+
+    A function may look smooth at every step so far and change on a smaller scale: sin(x) at 10⁶, the inverse of a
+    nearly singular matrix. Before a claim is called wrong, the finest steps at which it could be right are asked.
+    """
+    ladder = probe.ladder
+    gap = abs(probe.claim.slope - probe.sums.slope)
+    finest = combine(ladder.between(0), probe.cotangent)
+    noise = max(finest.bar, finest.floor)
+    if not 0 < noise < math.inf or not gap < math.inf:
+        return False
+    spare = math.floor(math.log(max(1.0, gap / (10 * noise)), RATIO))
+    lowest = max(FINEST, ladder.lowest - spare)
+    if lowest >= ladder.lowest - 1:
+        return False
+    deep = Ladder(ladder.subject, ladder.direction)
+    deep.add(lowest)
+    deep.add(lowest + 1)
+    seen = combine(deep, probe.cotangent)
+    if abs(seen.slope - probe.sums.slope) <= seen.bar + probe.bar:
+        return False
+    while ladder.lowest > lowest:
+        ladder.add(ladder.lowest - 1)
+    return True
 
 
 def _compare(ladder: Ladder, cotangent: Array, seed: int, options: Probing) -> Probe:
@@ -175,35 +225,42 @@ def _grow(ladder: Ladder, cotangent: Array, step: float, thorough: bool) -> None
     steps.
     """
     stride = max(1, ladder.subject.outputs.size // SAMPLE)
-    start = score = _score(ladder, cotangent, stride)
+    start, lost = _score(ladder, cotangent, stride)
+    score = start
     while (exponent := ladder.lowest - 1) >= FINEST:
         ladder.add(exponent)
-        last, score = score, _score(ladder, cotangent, stride)
-        if score * WORTH_IT > last and not _edge(ladder) and (exponent <= -2 or not thorough):
+        last, (score, lost) = score, _score(ladder, cotangent, stride)
+        if score * WORTH_IT > last and lost < MOST and not _edge(ladder) and (exponent <= -2 or not thorough):
             break
-    if score * WORTH_IT < start and not thorough:
+    if score * WORTH_IT < start and lost < MOST and not thorough:
         return
     while step * RATIO ** (exponent := ladder.highest + 1) <= CLIMB:
         ladder.add(exponent)
-        last, score = score, _score(ladder, cotangent, stride)
-        if score * WORTH_IT > last and not thorough:
+        last, (score, lost) = score, _score(ladder, cotangent, stride)
+        if score * WORTH_IT > last and lost < MOST and not thorough:
             return
 
 
-def _score(ladder: Ladder, cotangent: Array, stride: int) -> float:
-    """The bar of a sample of outputs, one that says nothing counting no more than its slope could."""
+def _score(ladder: Ladder, cotangent: Array, stride: int) -> tuple[float, float]:
+    """The bar of a sample of outputs, one that says nothing counting no more than its slope could; and their share."""
     if stride > 1:
         ladder, cotangent = ladder.sampled(stride), cotangent[::stride]
     estimates = ladder.estimates()
     most = _most_informative_bar(ladder, estimates)
-    weighted = abs(cotangent) * ladder.subject.arrays.where(estimates.bar < most, estimates.bar, most)
-    return min(float(weighted.sum()), SPREAD * math.sqrt(float(weighted @ weighted)))
+    telling = estimates.bar < most
+    weighted = abs(cotangent) * ladder.subject.arrays.where(telling, estimates.bar, most)
+    score = min(float(weighted.sum()), SPREAD * math.sqrt(float(weighted @ weighted)))
+    if len(ladder.rungs) > 2:
+        telling = telling | ladder.bends(estimates.bar)  # a kink says all that it will ever say
+    return score, 1 - float(telling.sum()) / ladder.subject.outputs.size
 
 
 def _most_informative_bar(ladder: Ladder, estimates: Estimates) -> Array:
     xp = ladder.subject.arrays
-    typical = math.sqrt(float((estimates.value * estimates.value).sum()) / max(1, ladder.subject.outputs.size))
     slope = abs(estimates.value)
+    largest = float(slope.max())
+    share = slope / largest if largest else slope
+    typical = largest * math.sqrt(float(share @ share) / max(1, ladder.subject.outputs.size))
     return xp.maximum(UNRESOLVED * xp.where(slope > typical, slope, typical), NEAR_FLOOR * estimates.floor)
 
 
@@ -218,6 +275,8 @@ def _settle(probe: Probe, cotangent: Array, options: Probing) -> Probe:
     ladder, xp = probe.ladder, probe.ladder.subject.arrays
     estimates = ladder.estimates()
     useless = ~(estimates.bar <= _most_informative_bar(ladder, estimates)) | _outliers(estimates)
+    if len(ladder.rungs) > 2:
+        useless = useless | ladder.jumps()
     unresolved = int(useless.sum())
     settled = _compare(ladder, xp.where(useless, 0.0, cotangent) if unresolved else cotangent, probe.seed, options)
     kinks: tuple[int, ...] = ()
@@ -246,7 +305,8 @@ def _by_blocks(probe: Probe, options: Probing) -> Probe:
     if not largest or probe.uncertainty <= FINE * largest or size < 2:
         return probe
     affordable = max(1, WORK // subject.inputs.size)
-    count = min(BLOCKS, size, affordable, math.ceil((probe.uncertainty / (FINE * largest)) ** 2))
+    wanted = min(BLOCKS, (min(probe.uncertainty, largest) / (FINE * largest)) ** 2)
+    count = min(size, affordable, math.ceil(wanted))
     blocks = []
     for number in range(count):
         low, high = size * number // count, size * (number + 1) // count

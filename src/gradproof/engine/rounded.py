@@ -22,13 +22,18 @@ OTHERS = 3  # further incoming gradients
 MATERIAL = 1e-2  # of the largest entry: a smaller difference that double precision does not share is rounding
 CLEARLY = 3.0  # bars
 HALF = 0.5  # of the gradient's largest entry: a resolution beyond it would let too much pass
+GROSS = 40.0  # times what rounding may do: an entry further off than that needs no second witness
+FACTOR = 0.2  # off one
+ZERO = 1e-3  # of what the values' size suggests: a gradient below it vanishes
 SHOWN = 10
 
 
 def judge_rounded(subject: Subject, wide: Subject, *, probes: int, seed: int, options: Probing) -> Judgement:
     """Judge the function in double precision, then its gradient in low precision by the one in double."""
-    lenient = replace(options, rtol=options.rtol + ROUNDINGS * subject.precision)
-    judgement = judge(wide, probes=probes, seed=seed, options=lenient)
+    judgement = judge(wide, probes=probes, seed=seed, options=options)
+    if judgement.verdict is Verdict.FAIL and _within_rounding(judgement, subject.precision):
+        lenient = replace(options, rtol=options.rtol + ROUNDINGS * subject.precision)
+        judgement = judge(wide, probes=probes, seed=seed, options=lenient)
     if judgement.verdict is not Verdict.PASS or not wide.inputs.size or not wide.outputs.size:
         return judgement
     cotangent = subject.rounded(wide.cotangent(seed))
@@ -49,7 +54,16 @@ def judge_rounded(subject: Subject, wide: Subject, *, probes: int, seed: int, op
     if bool(wrong.any()):
         native = judge(subject, probes=1, seed=seed, options=options)
         return _contested(subject, judgement, claimed, truth, allowed, native)
-    return _if_meaningful(replace(judgement, resolution=_resolution(subject, allowed, truth)))
+    judgement = replace(judgement, resolution=_resolution(subject, allowed, truth, judgement))
+    return judgement if options.rtol or options.atol else _if_meaningful(judgement)
+
+
+def _within_rounding(judgement: Judgement, precision: float) -> bool:
+    """Whether every error that was found in double precision is lost in the rounding of the low one."""
+    entries = [entry for finding in judgement.findings for entry in finding.entries]
+    return bool(entries) and all(
+        abs(entry.claimed - entry.numerical) <= ROUNDINGS * precision * abs(entry.numerical) for entry in entries
+    )
 
 
 def _allowed(subject: Subject, wide: Subject, cotangent: Array, truth: Array, seed: int) -> Array:
@@ -57,15 +71,17 @@ def _allowed(subject: Subject, wide: Subject, cotangent: Array, truth: Array, se
     xp, unit = subject.arrays, subject.precision
     nudge = wide.direction(seed + 1, unit, False)
     moved = abs(wide.pullback_at(nudge, cotangent) - truth)
-    moved = xp.where(xp.isfinite(moved), moved, math.inf)
+    moved = xp.where(xp.isfinite(moved), moved, 0.0)
     size = truth * truth
     for number in range(OTHERS):
         other = wide.pullback(wide.cotangent(seed + 2 + number))
         size = size + other * other
+    size = (size / (1 + OTHERS)) ** 0.5
     values = abs(wide.centre)
     largest = float(xp.where(xp.isfinite(values), values, 0.0).max())
-    natural = unit * largest * unit / abs(xp.where(nudge == 0, math.inf, nudge))
-    return ROUNDINGS * (unit * (size / (1 + OTHERS)) ** 0.5 + moved + natural)
+    natural = largest * unit / abs(xp.where(nudge == 0, math.inf, nudge))
+    vanishing = float(size.max()) < ZERO * float(natural.max())  # all of it cancels, and rounding is all there is
+    return ROUNDINGS * (unit * (size + natural if vanishing else size) + moved)
 
 
 def _contested(
@@ -73,22 +89,29 @@ def _contested(
 ) -> Judgement:
     """The gradient differs from the one in double precision by more than rounding usually does.
 
-    It is wrong if the function's values in its own precision clearly say so too. Otherwise the function is ill
-    conditioned: what was seen is what could not have been told from an error.
+    It is wrong if the function's values in its own precision clearly say so too, or if the difference is not of
+    rounding's kind. Otherwise the function is ill conditioned: what was seen could not have been told from an error.
     """
     xp = subject.arrays
     gap = abs(claimed - truth)
     material = ~(gap <= allowed) & ~(gap <= MATERIAL * float(abs(truth).max()))
-    if native.verdict is Verdict.FAIL and bool(material.any()) and _clearly(native):
+    borne_out = native.verdict is Verdict.FAIL and _clearly(native)
+    gross = bool((material & (gap > GROSS * allowed)).any())
+    if bool(material.any()) and (borne_out or gross or _off_by_a_factor(claimed, truth)):
         finding = _finding(subject, claimed, truth, allowed)
-        resolution = _resolution(subject, allowed, truth)
-        return replace(native, reason=finding.message, findings=(finding,), resolution=resolution)
+        return replace(
+            judgement,
+            verdict=Verdict.FAIL,
+            reason=finding.message,
+            findings=(finding,),
+            resolution=_resolution(subject, allowed, truth, judgement),
+        )
     worst = subject.inputs.locate(int(xp.argmax(gap)))
     note = (
         f"In this precision the gradient differs from the one in double precision by up to {float(gap.max()):.2g} "
         f"(at {worst}): more than a few roundings, and no more than its values bear out."
     )
-    resolution = _resolution(subject, xp.maximum(gap, allowed), truth)
+    resolution = _resolution(subject, xp.maximum(gap, allowed), truth, judgement)
     return _if_meaningful(replace(judgement, resolution=resolution, notes=(*judgement.notes, note)))
 
 
@@ -105,14 +128,23 @@ def _if_meaningful(judgement: Judgement) -> Judgement:
     )
 
 
+def _off_by_a_factor(claimed: Array, truth: Array) -> bool:
+    """Whether the whole gradient is a multiple of the right one: rounding does not do that."""
+    square = float(truth @ truth)
+    factor = float(claimed @ truth) / square if square else 1.0
+    rest = claimed - factor * truth
+    return abs(factor - 1) > FACTOR and float(rest @ rest) < (0.1 * factor) ** 2 * square
+
+
 def _clearly(native: Judgement) -> bool:
     gaps = (abs(reading.claimed - reading.numerical) / max(reading.bar, 1e-300) for reading in native.readings)
     return any(not gap <= CLEARLY for gap in gaps)
 
 
-def _resolution(subject: Subject, allowed: Array, truth: Array) -> Resolution:
+def _resolution(subject: Subject, allowed: Array, truth: Array, judgement: Judgement) -> Resolution:
+    """What is lost in rounding, or what the judgement in double precision did not see, if that is more."""
     xp, size = subject.arrays, float(abs(truth).max())
-    widest = float(xp.where(xp.isfinite(allowed), allowed, 0.0).max())
+    widest = max(float(xp.where(xp.isfinite(allowed), allowed, 0.0).max()), judgement.resolution.absolute)
     return Resolution(absolute=widest, relative=widest / size if size else math.inf)
 
 

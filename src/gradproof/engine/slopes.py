@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from gradproof.engine.subject import Array
@@ -27,6 +27,11 @@ from gradproof.engine.subject import Array
 RATIO = 4.0  # between the steps of neighbouring rungs
 BEND = 0.05  # how much of the even fourth difference enters the bar
 FOURTH = 37.6  # standard deviations of noise in the even fourth difference, for one in each value
+DEVIATIONS = 4.0  # standard deviations of the noise that is usual, granted to every value in proportion to its size
+HUM = 2.5  # medians of the even fourth differences, granted to every output
+COARSEST = 0.05  # relative noise at the most; beyond it is no noise but a function that changes too fast
+COMPANY = 0.1  # of the outputs must change for the rest to be told by them
+STRUCTURE = 30.0  # times the noise on the finest steps
 SMOOTH = 0.3  # a slope whose bar is below this fraction of it looks smooth
 
 
@@ -66,42 +71,80 @@ class _Candidate:
     flat: Array = None  # where no value on these rungs differs from the centre's
 
 
-def best_slopes(xp: Array, centre: Array, rungs: list[Rung], grain: float) -> Estimates:
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """What is known of the noise in values beyond one output's own: the company it keeps.
+
+    One output shows its noise in one number for each pair of rungs, which is small by accident now and then; the
+    outputs together do not. `rounding` is that of their type relative to their size, `grain` the rounding that they
+    show, `tiny` the distance of the smallest numbers, `slip` the rounding of a step below t = 1 relative to that of
+    t = 1, and `hum` for each pair of rungs the even fourth difference that is usual among the outputs.
+    """
+
+    rounding: float
+    grain: float
+    tiny: float
+    slip: float
+    hum: tuple[float, ...] = ()
+
+
+def best_slopes(xp: Array, centre: Array, rungs: list[Rung], around: Noise) -> Estimates:
     """For each output the estimate with the smallest bar, from the finest rungs up.
 
-    A coarser estimate is taken only where it is consistent with the finer ones: what looks smooth from afar may be
-    made of many kinks. `grain` is the rounding of values, relative to their size.
+    A coarser estimate is taken only where it is consistent with the finer ones, and where the finest show no kink:
+    what looks smooth from afar may be made of many kinks.
     """
     floor = abs(centre)
-    floor *= grain
-    candidates = _central_slopes(xp, centre, rungs, floor, grain)
+    floor *= around.rounding
+    floor += around.tiny
+    candidates = _central_slopes(xp, centre, rungs, floor, around)
     value, bar = candidates[0].value, candidates[0].bar
-    trusted: Array = None
+    trusted: Array = None if len(rungs) < 3 else ~_bent(centre, rungs, bar)
     for candidate in candidates[1:]:
-        consistent = abs(candidate.value - value) <= candidate.bar + bar
-        trusted = consistent if trusted is None else trusted & consistent
+        trusted = trusted & (abs(candidate.value - value) <= candidate.bar + bar)
         better = trusted & (candidate.bar < bar)
         value, bar = xp.where(better, candidate.value, value), xp.where(better, candidate.bar, bar)
     if not math.isfinite(float(bar.sum())):
         unknown = ~xp.isfinite(bar)
-        for value_beside, bar_beside in _one_sided_slopes(xp, centre, rungs, grain):
+        for value_beside, bar_beside in _one_sided_slopes(xp, centre, rungs, around):
             better = unknown & (bar_beside < bar)
             value, bar = xp.where(better, value_beside, value), xp.where(better, bar_beside, bar)
     return Estimates(value, bar, floor)
 
 
-def noise_in(centre: Array, lower: Rung, upper: Rung) -> float:
-    """How noisy most values are, relative to their size: the median over the outputs."""
-    fourth = abs(RATIO**2 * lower.split(centre)[1] - upper.split(centre)[1])
-    shares = sorted(x / y for x, y in zip(fourth.tolist(), abs(centre).tolist(), strict=True) if y > 0 and x == x)
-    return shares[len(shares) // 2] / (0.67 * FOURTH) if shares else 0.0
+def _bent(centre: Array, rungs: list[Rung], bar: Array) -> Array:
+    """Where the slopes on the two sides differ by as much on the finest steps as on the next two."""
+    jumps = [rung.split(centre)[1] / rung.t for rung in rungs[:3]]
+    bent = abs(jumps[0]) > 0.4 * bar
+    for finer, coarser in pairwise(jumps):
+        bent = bent & (abs(finer - coarser) <= 0.25 * abs(finer))
+    return bent
 
 
-def _central_slopes(xp: Array, centre: Array, rungs: list[Rung], floor: Array, grain: float) -> list[_Candidate]:
+def noise_around(centre: Array, rungs: list[Rung], least: Noise) -> Noise:
+    """The noise that is usual among these outputs: medians, of those that change at all."""
+    sizes = abs(centre).tolist()
+    fourths = [
+        abs(RATIO**2 * lower.split(centre)[1] - upper.split(centre)[1]).tolist() for lower, upper in pairwise(rungs)
+    ]
+    shares = sorted(fourth / size for fourth, size in zip(fourths[0], sizes, strict=True) if size > 0 and fourth >= 0)
+    grain = DEVIATIONS * shares[len(shares) // 2] / (0.67 * FOURTH) if shares else 0.0
+    return replace(least, grain=max(least.grain, min(grain, COARSEST)), hum=tuple(map(_usual, fourths)))
+
+
+def _usual(fourths: list[float]) -> float:
+    changing = sorted(fourth for fourth in fourths if fourth > 0)
+    if len(changing) < COMPANY * len(fourths) or len(fourths) < 2:
+        return 0.0
+    return HUM * changing[len(changing) // 2]
+
+
+def _central_slopes(xp: Array, centre: Array, rungs: list[Rung], floor: Array, around: Noise) -> list[_Candidate]:
     """The pairs of rungs and the triples, in the order of the steps that they reach out to."""
     odd, even = zip(*(rung.split(centre) for rung in rungs), strict=True)
     noise: Array = None
     last: Array = None
+    fourths: list[Array] = []
     pairs: list[_Candidate] = []
     triples: list[_Candidate] = []
     for k, lower in enumerate(rungs[:-1]):
@@ -110,8 +153,13 @@ def _central_slopes(xp: Array, centre: Array, rungs: list[Rung], floor: Array, g
         fourth -= even[k + 1]
         fourth = abs(fourth)
         noise = fourth if noise is None else xp.maximum(noise, fourth)
+        fourths.append(fourth)
+        if around.hum and around.hum[k] > 0:
+            noise = noise.clip(around.hum[k])
         uncertain = noise * (BEND / lower.t)
-        uncertain += floor if lower.t == 1 else floor / lower.t
+        uncertain += floor if lower.t == 1 else floor * (around.grain / around.rounding / lower.t)
+        if lower.t < 1:
+            uncertain += abs(odd[k]) * (around.slip / lower.t)
         value = drop * (1 / (RATIO**2 - 1))
         value += odd[k]
         pair = _Candidate(value, abs(drop))
@@ -129,61 +177,93 @@ def _central_slopes(xp: Array, centre: Array, rungs: list[Rung], floor: Array, g
         for k, pair in enumerate(pairs):
             pair.flat = (odd[k] == 0) & (even[k] == 0) & (odd[k + 1] == 0) & (even[k + 1] == 0)
             # A value that stays exactly zero is what is left of a difference: one rounding of one is lost in it.
-            lost = (pair.flat & (centre == 0)) * (grain / rungs[k].t)
+            lost = (pair.flat & (centre == 0)) * (around.grain / rungs[k].t)
             pair.bar += lost
             if k < len(triples):
                 triples[k].bar += lost
-        _mind_the_stairs(xp, centre, rungs, pairs, triples)
+        _distrust_structure(
+            xp,
+            fourths,
+            (FOURTH * around.grain / around.rounding) * floor + (around.hum[0] if around.hum else 0.0),
+            pairs,
+            triples,
+        )
+        hums = around.hum or (0.0,) * len(pairs)
+        unsteady = [fourth.clip(hum) for fourth, hum in zip(fourths, hums, strict=True)]
+        _mind_the_stairs(xp, centre, rungs, unsteady, pairs, triples)
     upward = [pairs[0]]
     for pair, triple in zip(pairs[1:], triples, strict=True):
         upward += [pair, triple]
     return upward
 
 
+def _distrust_structure(
+    xp: Array, fourths: list[Array], usual: Array, pairs: list[_Candidate], triples: list[_Candidate]
+) -> None:
+    """Roughness that finer steps do not show is no noise but structure: there the coarse steps have nothing to say.
+
+    A bounded function that oscillates between the steps gives small slopes with small bars on coarse ones, for the
+    same reason that noise does; but noise is there on the finest steps too.
+    """
+    quiet = STRUCTURE * xp.maximum(fourths[0], usual)
+    for k, pair in enumerate(pairs[1:], start=1):
+        hidden = (fourths[k] > quiet) & (pair.bar > SMOOTH * abs(pair.value)) & ~pairs[0].flat
+        pair.bar = xp.where(hidden, math.inf, pair.bar)
+        if k < len(triples):
+            triples[k].bar = xp.where(hidden, math.inf, triples[k].bar)
+
+
 def _mind_the_stairs(
-    xp: Array, centre: Array, rungs: list[Rung], pairs: list[_Candidate], triples: list[_Candidate]
+    xp: Array,
+    centre: Array,
+    rungs: list[Rung],
+    unsteady: list[Array],
+    pairs: list[_Candidate],
+    triples: list[_Candidate],
 ) -> None:
     """Where values stand still on small steps and rise smoothly on large ones, they are stairs: small steps lie.
 
-    The smallest change that was seen is the height of a stair, and every value is uncertain by as much. A dead region
-    that ends in a kink is not mistaken for stairs: a bar that reaches across a kink covers the slope zero, so it is
-    not small beside the value.
+    The smallest change that was seen is the height of a stair, and every value is uncertain by as much, and by the
+    unsteadiness at its own step, since stairs may be higher further up. A dead region
+    that ends in a kink is not mistaken for stairs: its values rise on one side alone, and do not stand still again.
     """
     if not bool(pairs[0].flat.any()):
         return
-    rises = pairs[0].flat & False
-    for pair in pairs[1:]:
-        rises = rises | ((pair.bar < SMOOTH * abs(pair.value)) & ~pair.flat)
-    stairs = pairs[0].flat & rises
-    changing = pairs[0].flat & ~pairs[-1].flat
-    if not bool(stairs.any()):
+    signs = pairs[0].flat & False
+    slopes = [rung.split(centre) for rung in rungs]
+    for (below, _), (slope, bend), upper in zip(slopes[1:], slopes[2:], rungs[2:], strict=False):
+        steady = abs(below - slope) < SMOOTH * abs(slope)
+        signs = signs | (steady & (abs(bend) < SMOOTH * 2 * upper.t * abs(slope)))  # an even rise on both sides
+    for lower, upper in pairwise(rungs):
+        for near, far in ((lower.minus, upper.minus), (lower.plus, upper.plus)):
+            signs = signs | ((near == far) & (near != centre))  # another tread
+    if not bool((pairs[0].flat & signs).any()):
         return
-    if int(stairs.sum()) > 0.5 * int(changing.sum()):  # where most are stairs, so are those with no slope to show it
-        stairs = changing
+    stairs = pairs[0].flat & ~pairs[-1].flat  # where there are stairs, the other outputs that start flat are stairs too
     height = xp.where(stairs, math.inf, centre)
     for rung in rungs:
         for side in (rung.minus, rung.plus):
             change = abs(side - centre)
             height = xp.where((change > 0) & (change < height), change, height)
     height = xp.where(stairs, height, 0.0)
-    for lower, upper, pair in zip(rungs, rungs[1:], pairs, strict=False):
+    for lower, upper, rough, pair in zip(rungs, rungs[1:], unsteady, pairs, strict=False):
         # The plain slope of the upper rung errs more by truncation than the extrapolated one, and less by stairs.
         plain = (upper.plus - upper.minus) * (0.5 / upper.t)
         drop = abs((lower.plus - lower.minus) * (0.5 / lower.t) - plain)
-        bar = drop * (RATIO**2 / (RATIO**2 - 1)) + height * (1 / lower.t + 0.5 / upper.t)
+        bar = drop * (RATIO**2 / (RATIO**2 - 1)) + height * (1 / lower.t + 0.5 / upper.t) + rough * (BEND / upper.t)
         pair.value = xp.where(stairs, plain, pair.value)
         pair.bar = xp.where(stairs, xp.where(pair.flat, math.inf, bar), pair.bar)
     for triple in triples:
         triple.bar = xp.where(stairs, math.inf, triple.bar)
 
 
-def _one_sided_slopes(xp: Array, centre: Array, rungs: list[Rung], grain: float) -> Iterator[tuple[Array, Array]]:
+def _one_sided_slopes(xp: Array, centre: Array, rungs: list[Rung], around: Noise) -> Iterator[tuple[Array, Array]]:
     """Slopes from one side only, for outputs at the edge of the function's domain."""
     for lower, upper in pairwise(rungs):
         for sign, near, far in ((1.0, lower.plus, upper.plus), (-1.0, lower.minus, upper.minus)):
             fine, coarse = (near - centre) * (sign / lower.t), (far - centre) * (sign / upper.t)
             drop = fine - coarse
-            rounding = grain * (abs(centre) + abs(near) + abs(far))
-            bar = abs(drop) + rounding * (4 / lower.t)
+            rounding = around.grain * (abs(centre) + abs(near) + abs(far)) + around.tiny
+            bar = abs(drop) + (rounding * 4 + around.slip * abs(fine)) * (1 / lower.t)
             known = xp.isfinite(bar)
             yield xp.where(known, fine + drop * (1 / (RATIO - 1)), 0.0), xp.where(known, bar, math.inf)

@@ -75,6 +75,11 @@ class Subject(Protocol):
         ...
 
     @property
+    def tiny(self) -> float:
+        """The distance between its smallest numbers."""
+        ...
+
+    @property
     def trouble(self) -> str:
         """Why the function was last found undefined beside the point, if it said so."""
         ...
@@ -114,7 +119,7 @@ class Watched:
         self.whole, self.chosen = whole, chosen
         self.arrays, self.inputs, self.outputs = whole.arrays, whole.inputs, self
         self.precision, self.gradient_precision = whole.precision, whole.gradient_precision
-        self.largest = whole.largest
+        self.largest, self.tiny = whole.largest, whole.tiny
         self.centre = whole.centre[chosen]
         self.finite = bool(whole.arrays.isfinite(self.centre).all())
         self.size = int(chosen.shape[0])

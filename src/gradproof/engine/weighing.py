@@ -12,6 +12,7 @@ from gradproof.engine.subject import Array, Subject
 SPREAD = 2.0  # bars of many outputs add like independent errors; this many of their root-sum-squares count
 CLAIM_ROUNDING = 4.0  # units of rounding granted to every entry of a claimed gradient
 CLAIM_ACCURACY = 3e-10  # and this much of it: special functions' series give some ten digits, whatever their type
+CAUTION = 3.0  # bars of a ladder with more than two rungs
 UNDERFLOW = 1e-290  # a sum of squares below this has lost its terms
 
 
@@ -53,7 +54,7 @@ def combine(ladder: Ladder, cotangent: Array, low: int = 0, high: int | None = N
     The cotangent's signs are drawn independently of the errors, so the errors add like a random walk: the bar is a
     multiple of the root of the sum of squares, and never more than the plain sum.
     """
-    total = _Total(ladder.subject.arrays, cotangent)
+    total = _Total(ladder.subject.arrays, cotangent, _caution(ladder))
     for where, piece in ladder.pieces(low, ladder.subject.outputs.size if high is None else high):
         total.add(where, piece)
     return total.sums()
@@ -61,11 +62,16 @@ def combine(ladder: Ladder, cotangent: Array, low: int = 0, high: int | None = N
 
 def combine_each(ladder: Ladder, cotangents: list[Array]) -> list[Sums]:
     """The same for several cotangents, in one pass over the slopes."""
-    totals = [_Total(ladder.subject.arrays, cotangent) for cotangent in cotangents]
+    totals = [_Total(ladder.subject.arrays, cotangent, _caution(ladder)) for cotangent in cotangents]
     for where, piece in ladder.pieces(0, ladder.subject.outputs.size):
         for total in totals:
             total.add(where, piece)
     return [total.sums() for total in totals]
+
+
+def _caution(ladder: Ladder) -> float:
+    """Of several bars for one slope the smallest is taken, and the smallest is too small now and then."""
+    return CAUTION if len(ladder.rungs) > 2 else 1.0
 
 
 @dataclass(slots=True)
@@ -74,10 +80,12 @@ class _Total:
 
     xp: Array
     cotangent: Array
+    caution: float
     slope: float = 0.0
     plain: float = 0.0
     square: float = 0.0
     floor: float = 0.0
+    plain_floor: float = 0.0
     parts: float = 0.0
 
     def add(self, where: slice, piece: Estimates) -> None:
@@ -95,11 +103,13 @@ class _Total:
         self.parts += float(part @ part)
         self.square += float(weighted @ weighted)
         self.floor += float(weight @ weight)
+        self.plain_floor += float(weight.sum())
 
     def sums(self) -> Sums:
         random_walk = SPREAD * math.sqrt(self.square)
         bar = min(self.plain, random_walk) if self.square > UNDERFLOW else self.plain
-        return Sums(self.slope, bar, SPREAD * math.sqrt(self.floor), math.sqrt(self.parts))
+        floor = SPREAD * math.sqrt(self.floor) if self.floor > UNDERFLOW else self.plain_floor
+        return Sums(self.slope, self.caution * bar, floor, math.sqrt(self.parts))
 
 
 def claim_of(gradient: Array, direction: Array, precision: float, options: Probing) -> Claim:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import math
-from typing import TYPE_CHECKING
+import random
+from typing import TYPE_CHECKING, Any
 
 from gradproof.engine.results import Entry, Finding, Report, Verdict
 
@@ -12,7 +13,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-SHOWN = 10  # entries of a finding
+SHOWN = 10  # entries of the first finding
+FINDINGS = 3  # shown in full
+LINES = 6  # of a message
 COLOURS = {Verdict.PASS: "bold green", Verdict.FAIL: "bold red", Verdict.INCONCLUSIVE: "bold yellow"}
 WIDTH = 100
 
@@ -26,18 +29,24 @@ def plain(report: Report) -> str:
     >>> plain(check(torch.exp, x, seed=1)).splitlines()[0]
     'PASS  exp: 3 inputs, 3 outputs'
     """
-    from rich.console import Console
-
     memory = io.StringIO()
-    _render(report, Console(file=memory, width=WIDTH, color_system=None, highlight=False, soft_wrap=True))
+    _render(report, _console(file=memory, width=WIDTH, color_system=None))
     return memory.getvalue().rstrip("\n")
 
 
 def show(report: Report) -> None:
     """Print the report, in colour where the terminal has colours."""
-    from rich.console import Console
+    _render(report, _console())
 
-    _render(report, Console(highlight=False, soft_wrap=True))
+
+def _console(**options: Any) -> Console:
+    """A console. Rich draws a random number when it is imported, which is none of the caller's."""
+    state = random.getstate()
+    try:
+        from rich.console import Console
+    finally:
+        random.setstate(state)
+    return Console(highlight=False, soft_wrap=True, **options)
 
 
 def _render(report: Report, console: Console) -> None:
@@ -51,11 +60,14 @@ def _render(report: Report, console: Console) -> None:
         )
     )
     if report.reason and not report.findings:
-        console.print(_field("why", report.reason))
+        console.print(_field("why", _shortened(report.reason)))
     if report.advice:
         console.print(_field("way on", report.advice))
-    for finding in report.findings:
-        _render_finding(finding, console)
+    for number, finding in enumerate(report.findings[:FINDINGS]):
+        _render_finding(finding, console, SHOWN if number == 0 else SHOWN // 5)
+    if len(report.findings) > FINDINGS:
+        paths = ", ".join(finding.argument or finding.kind for finding in report.findings[FINDINGS:][:8])
+        console.print(_field("also", f"{len(report.findings) - FINDINGS} more findings: {paths}"))
     console.print(_field("checked", "; ".join(subject.arguments[:6]) + _more(len(subject.arguments) - 6)))
     if report.verdict is not Verdict.FAIL:
         console.print(_field("resolution", _resolution(report)))
@@ -72,13 +84,13 @@ def _render(report: Report, console: Console) -> None:
     console.print(_field("replay", f"seed={report.seed}"))
 
 
-def _render_finding(finding: Finding, console: Console) -> None:
+def _render_finding(finding: Finding, console: Console, shown: int) -> None:
     from rich.text import Text
 
-    console.print(_field("found", finding.message))
+    console.print(_field("found", _shortened(finding.message)))
     if finding.entries:
         rows = [("entry", "claimed", "numerical", "± bar", "of")]
-        rows += [_row(finding, entry) for entry in finding.entries[:SHOWN]]
+        rows += [_row(finding, entry) for entry in finding.entries[:shown]]
         widths = [max(len(row[column]) for row in rows) for column in range(5)]
         for number, row in enumerate(rows):
             cells = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -99,6 +111,11 @@ def _row(finding: Finding, entry: Entry) -> tuple[str, str, str, str, str]:
         f"{entry.bar:.1e}",
         outputs + also,
     )
+
+
+def _shortened(text: str) -> str:
+    lines = text.splitlines()
+    return "\n              ".join(lines if len(lines) <= LINES else [*lines[: LINES - 1], f"… {len(lines)} lines"])
 
 
 def _field(name: str, text: str) -> Text:

@@ -542,12 +542,19 @@ def test_wrt_chooses_a_keyword_by_name():
     ("wrt", "expected"),
     [
         ("layer.weight", ["layer.weight"]),
-        ("layer", ["layer.weight", "layer.bias", "layer.offset"]),
+        ("layer", ["layer.weight", "layer.bias"]),
         (["x", "layer.bias"], ["inputs[0]", "layer.bias"]),
     ],
 )
 def test_wrt_chooses_parameters_by_name_or_module(wrt, expected):
     assert checked(check(Outer(Scale()), point(3), wrt=wrt, seed=0)) == expected
+
+
+def test_wrt_that_names_a_module_leaves_out_its_integer_buffers():
+    report = check(nn.Sequential(nn.BatchNorm1d(3).double()), point(4, 3), wrt="0", seed=0)
+
+    assert checked(report)[:2] == ["0.weight", "0.bias"]
+    assert "0.num_batches_tracked" not in checked(report)
 
 
 @pytest.mark.parametrize("wrt", [3, -7, "nobody", "inputs[9]", "", [0, "nobody"]])
@@ -576,6 +583,7 @@ def test_a_wrt_that_names_a_value_that_is_no_tensor_is_refused():
 # ── captured tensors ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 GLOBAL_WEIGHT = torch.ones(3, dtype=torch.float64, requires_grad=True)
+HIDDEN = [torch.ones(3, dtype=torch.float64, requires_grad=True)]
 
 
 def _uses_a_global(x):
@@ -630,10 +638,10 @@ def test_a_parameter_of_a_bound_methods_module_is_named_in_a_note():
     "function",
     [
         functools.partial(torch.mul, point(3, seed=2)),
-        lambda x, kept=[point(3, seed=2)]: x * kept[0],  # noqa: B006  # a hiding place
+        lambda x: x * HIDDEN[0],
         lambda x: x * GLOBAL_WEIGHT.exp(),
     ],
-    ids=["partial", "default", "derived"],
+    ids=["partial", "in a list", "derived"],
 )
 def test_a_tensor_captured_elsewhere_is_noticed(function):
     assert "requires grad and is used by" in _notes(function)

@@ -72,13 +72,15 @@ class Call:
         if wrt is not None:
             return self._chosen(wrt)
         chosen = [
-            number
-            for number, slot in enumerate(self.slots)
-            if slot.tensor.requires_grad and differentiable(slot.tensor) and not slot.buffer
+            number for number, slot in enumerate(self.slots) if slot.tensor.requires_grad and self._checkable(slot)
         ]
         if not chosen:
             raise InputError(f"{self._inventory()} Call .requires_grad_() on what to check, or name it with wrt=.")
         return chosen
+
+    @staticmethod
+    def _checkable(slot: Slot) -> bool:
+        return differentiable(slot.tensor) and not slot.buffer
 
     def _slots(self) -> Iterator[Slot]:
         for path, leaf in self._leaves:
@@ -105,6 +107,9 @@ class Call:
             if not found:
                 known = ", ".join(slot.path for slot in self.slots[:12]) or "no tensor"
                 raise InputError(f"wrt={name!r} names no tensor among the inputs. There are: {known}.")
+            if len(found) > 1:  # a container: what cannot be differentiated in it is not meant
+                meant = [number for number in found if self._checkable(self.slots[number])]
+                found = meant or found
             chosen += [number for number in found if number not in chosen]
         for number in chosen:
             slot = self.slots[number]

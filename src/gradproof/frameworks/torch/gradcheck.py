@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
-
-import torch.autograd.gradcheck as torch_gradcheck
 
 from gradproof._check import examine
 from gradproof._options import Options
 from gradproof.engine.results import Verdict
 
+# `torch.autograd.gradcheck` is both a module and a function in it; an import statement gives the function.
+_torch_gradcheck = importlib.import_module("torch.autograd.gradcheck")
 
-class GradcheckError(torch_gradcheck.GradcheckError):
+
+class GradcheckError(_torch_gradcheck.GradcheckError):  # type: ignore[name-defined, misc]  # found at run time
     """A gradient could not be verified. Torch's own error is its base, so existing handlers catch it."""
 
 

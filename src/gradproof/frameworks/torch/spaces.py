@@ -81,6 +81,11 @@ class Space:
         """The largest finite number in the dtype that holds the fewest."""
         return min(torch.finfo(part.dtype).max for part in self.parts)
 
+    @property
+    def tiny(self) -> float:
+        """The distance between the smallest numbers of the coarsest dtype."""
+        return max(torch.finfo(part.dtype).smallest_normal * torch.finfo(part.dtype).eps for part in self.parts)
+
     def fits(self, tensors: Sequence[Tensor]) -> bool:
         """Whether these tensors have this space's shapes and kinds."""
         return len(tensors) == len(self.parts) and all(
@@ -107,7 +112,7 @@ class Space:
 
     def random(self, seed: int) -> Tensor:
         """Signs times magnitudes in [½, 1]: they never shrink a lone error much, nor cancel several exactly."""
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator("cpu").manual_seed(seed)
         if self.size <= BLOCK:
             return _signed((self.size,), 0.5, generator).to(self.device)
         least = math.sqrt(0.5)
@@ -193,16 +198,23 @@ def _fills_its_storage(tensor: Tensor) -> bool:
 
 
 def _overlaps(tensor: Tensor) -> bool:
-    return any(stride == 0 and length > 1 for length, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    """Whether two entries may lie in one place: a stride steps over less than the dimensions within it fill."""
+    filled = 1
+    for stride, length in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if length > 1:
+            if stride < filled:
+                return True
+            filled += stride * (length - 1)
+    return False
 
 
 def _signed(shape: tuple[int, ...], least: float, generator: torch.Generator) -> Tensor:
-    centred = torch.rand(shape, generator=generator, dtype=torch.float64).sub_(0.5)
+    centred = torch.rand(shape, generator=generator, dtype=torch.float64, device="cpu").sub_(0.5)
     magnitude = torch.copysign(_ONE, centred)
     return magnitude.mul_(least).add_(centred, alpha=2 * (1 - least))
 
 
-_ONE = torch.ones((), dtype=torch.float64)
+_ONE = torch.ones((), dtype=torch.float64, device="cpu")
 
 
 def _displaced(tensor: Tensor, step: Tensor, t: float, out: Tensor | None) -> Tensor:

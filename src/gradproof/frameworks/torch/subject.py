@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -18,7 +19,13 @@ from gradproof.frameworks.torch.randomness import HeldGenerators
 from gradproof.frameworks.torch.spaces import Space, as_real, replica, scale_of
 
 SAME = 64.0  # units of rounding by which a value may differ from the same in double precision
+ORDINARY = (1e-100, 1e100)  # sizes of values whose squares can be added up
 LARGE = 1 << 16  # coordinates from which on the memory of a perturbed point is used again
+
+
+def differentiating() -> AbstractContextManager[Any]:
+    """Where gradients can be had, whatever mode the caller is in."""
+    return torch.inference_mode(False)
 
 
 class TorchSubject:
@@ -33,6 +40,7 @@ class TorchSubject:
 
     def __init__(self, call: Call, varied: list[int], slots: list[Slot]) -> None:
         self.call, self.varied, self.slots = call, varied, slots
+        self._varied = set(varied)
         self.evaluations = self.pullbacks = 0
         self.inside = 0.0
         self.notes: list[str] = []
@@ -49,6 +57,7 @@ class TorchSubject:
         self._direction: Tensor | None = None
         self._steps: list[Tensor] = []
         self._memory: list[Tensor] | None = None
+        self._first_values: list[Tensor] | None = None
         try:
             self._first_call()
         except BaseException:
@@ -106,10 +115,12 @@ class TorchSubject:
         self.outputs = Space(self._paths, self.results)
         self.centre = self.outputs.coordinates(self.results)
         self.finite = bool(torch.isfinite(self.centre.sum()))
+        self._size = self._largest_value()
         self._storages = {tensor.untyped_storage().data_ptr() for tensor in self.results if tensor.numel()}
         self.precision = max(self.inputs.precision, self.outputs.precision)
         self.gradient_precision = self.precision
         self.largest = self.inputs.largest
+        self.tiny = max(self.inputs.tiny, self.outputs.tiny)
         self.notes += captured_tensors(self.call, self.results, copies)
 
     @property
@@ -142,6 +153,8 @@ class TorchSubject:
     def cotangent(self, seed: int) -> Tensor:
         """A random incoming gradient; zero where the function's value is not finite."""
         vector = self.outputs.random(2 * seed + 1)
+        if not ORDINARY[0] < self._size < ORDINARY[1]:
+            vector.mul_(1 / self._size)
         return vector if self.finite else torch.where(torch.isfinite(self.centre), vector, 0.0)
 
     def evaluate(self, direction: Tensor, t: float) -> Tensor:
@@ -167,6 +180,9 @@ class TorchSubject:
         storages = {tensor.untyped_storage().data_ptr() for tensor in results if tensor.numel()}
         if not storages.isdisjoint(self._storages):
             return self._from_shared_memory(values)
+        if self._first_values is None:  # held, and copied, so that memory that comes again is noticed in time
+            self._first_values, values = results, values.clone()
+            self._storages |= storages
         if self.inputs.size >= LARGE:
             shared = any(tensor.untyped_storage().data_ptr() in storages for tensor in moved)
             self._memory = None if shared or self._needs_graph else moved
@@ -181,14 +197,19 @@ class TorchSubject:
         return self._pulled_back(self.results, self.leaves, cotangent)
 
     def pullback_at(self, direction: Tensor, cotangent: Tensor) -> Tensor:
-        """The claimed gradient at point + direction, from a call of its own."""
+        """The claimed gradient at point + direction, from a call of its own; NaN where there is none."""
         leaves = self.inputs.displaced(self.points, self.inputs.tensors(direction), 1.0, None)
         tensors = self._fixed_tensors()
         for number, leaf in zip(self.varied, leaves, strict=True):
             tensors[number] = leaf.requires_grad_()
-        with torch.enable_grad():
-            results = self._results_of(self._called(tensors))
-        return self._pulled_back(results, leaves, cotangent)
+        try:
+            with torch.enable_grad():
+                results = self._results_of(self._called(tensors))
+            if self.outputs.fits(results):
+                return self._pulled_back(results, leaves, cotangent)
+        except Exception as error:
+            self.trouble = f"{type(error).__name__}: {error}"
+        return torch.full_like(direction, torch.nan)
 
     def _pulled_back(self, results: list[Tensor], leaves: list[Tensor], cotangent: Tensor) -> Tensor:
         if self.detached:
@@ -219,14 +240,27 @@ class TorchSubject:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._draws or self._generators.moved_in_torch():
+        if self._draws or self._generators.moved():
             self._generators.restore()
 
+    def _largest_value(self) -> float:
+        """The size of the values, kept within what can be divided by; one where there is none."""
+        if not self.outputs.size:
+            return 1.0
+        largest = float(self.centre.abs().nan_to_num(0.0, 0.0, 0.0).max())
+        return min(max(largest, 1e-290), 1e290) if largest else 1.0
+
     def _fixed_tensors(self) -> list[Tensor]:
-        return [
-            replica(slot.tensor) if written else slot.tensor
-            for slot, written in zip(self.slots, self.written, strict=True)
-        ]
+        """The tensors that are not varied: copies, or where they are large and not written to, other views of them."""
+        tensors = []
+        for number, slot in enumerate(self.slots):
+            small = slot.tensor.numel() < LARGE
+            tensor = slot.tensor
+            if number not in self._varied:
+                tensor = replica(tensor) if small or self.written[number] else tensor.detach()
+                tensor.requires_grad_(slot.tensor.requires_grad)
+            tensors.append(tensor)
+        return tensors
 
     def _results_of(self, result: Any) -> list[Tensor]:
         """The tensors that stand where the first call had its differentiable results."""
@@ -272,7 +306,8 @@ class TorchSubject:
         kept = values.clone()
         if not self._shares_memory:
             self._shares_memory = True
-            self.centre = self.evaluate(torch.zeros(self.inputs.size, dtype=torch.float64), 0.0)
+            still = torch.zeros(self.inputs.size, dtype=torch.float64, device=self.inputs.device)
+            self.centre = self.evaluate(still, 0.0)
         return kept
 
 
@@ -283,8 +318,11 @@ def _refuse_unbuilt(path: str, tensor: Tensor, role: str) -> None:
 
 
 def _same(before: Tensor, after: Tensor) -> bool:
-    if before.layout != torch.strided or (after._version == 0 and before.device.type != "cpu"):
-        return after._version == 0
+    """Whether a copy still is what it was copied from: never written to, of the same form, and equal bit for bit."""
+    if after._version or before.shape != after.shape or before.dtype != after.dtype:
+        return False
+    if before.layout != torch.strided:
+        return True
     before, after = before.detach(), after.detach()
     if torch.equal(before, after):
         return True

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import copy
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any
 
 
@@ -30,7 +31,11 @@ def rebuild(tree: Any, leaf: Callable[[Any], Any]) -> Any:
     """
     if isinstance(tree, Mapping):
         items = {key: rebuild(value, leaf) for key, value in tree.items()}
-        return items if type(tree) is dict else type(tree)(items)  # type: ignore[call-arg]  # any mapping takes a dict
+        if type(tree) is dict or not isinstance(tree, MutableMapping):
+            return items
+        twin = copy.copy(tree)  # keeps what its kind holds besides its items, such as a default
+        twin.update(items)
+        return twin
     if isinstance(tree, (tuple, list)):
         members = [rebuild(value, leaf) for value in tree]
         return type(tree)(*members) if hasattr(tree, "_fields") else type(tree)(members)

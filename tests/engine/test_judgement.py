@@ -1,0 +1,313 @@
+"""From probes to a verdict: wrong on two witnesses, inconclusive with a reason, and a resolution that is kept."""
+
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy_subject import NumpySubject, elementwise, hashed, ideally
+
+from gradproof.engine.judgement import judge
+from gradproof.engine.ladder import first_step
+from gradproof.engine.results import Verdict
+from gradproof.engine.subject import PullbackError
+from gradproof.engine.weighing import Probing
+
+thoroughly = settings(max_examples=100, deadline=None, derandomize=True)
+PRECISIONS = (np.float64, np.float32, np.float16)
+in_every_precision = pytest.mark.parametrize("dtype", PRECISIONS, ids=lambda dtype: dtype.__name__)
+
+
+def judged(subject, seed=0, probes=1, **options):
+    return judge(subject, probes=probes, seed=seed, options=Probing(**options))
+
+
+def sine(size=5, wrong=0.0, **options):
+    return elementwise(np.sin, lambda x: np.cos(x) + wrong, np.linspace(0.3, 1.2, size), **options)
+
+
+def test_a_numpy_function_is_judged_without_torch():
+    program = (
+        "import sys, numpy as np\n"
+        "from numpy_subject import elementwise\n"
+        "from gradproof.engine.judgement import judge\n"
+        "from gradproof.engine.weighing import Probing\n"
+        "subject = elementwise(np.sin, lambda x: np.cos(x) + (x > 1), np.linspace(0.3, 1.2, 5))\n"
+        "print(judge(subject, probes=1, seed=0, options=Probing()).verdict.value, 'torch' in sys.modules)\n"
+    )
+    path = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
+    )
+
+    assert done.stdout.split() == ["fail", "False"], done.stderr
+
+
+@in_every_precision
+def test_a_right_gradient_passes(dtype):
+    assert judged(sine(dtype=dtype)).verdict is Verdict.PASS
+
+
+@in_every_precision
+def test_a_gradient_with_the_wrong_sign_fails(dtype):
+    subject = elementwise(np.sin, lambda x: -np.cos(x), np.linspace(0.3, 1.2, 5), dtype=dtype)
+
+    assert judged(subject).verdict is Verdict.FAIL
+
+
+def test_every_probe_is_read_back_with_its_own_seed():
+    judgement = judged(sine(), probes=4)
+
+    assert len({reading.seed for reading in judgement.readings}) == len(judgement.readings) == 4
+    assert all(reading.agrees for reading in judgement.readings)
+
+
+def test_a_failure_rests_on_two_readings_that_disagree():
+    judgement = judged(sine(wrong=0.1))
+
+    assert [reading.agrees for reading in judgement.readings] == [False, False]
+
+
+class Fickle:
+    """A gradient that is wrong for the first few incoming gradients and right afterwards."""
+
+    def __init__(self, wrong_calls):
+        self.wrong_calls = wrong_calls
+
+    def __call__(self, x, u):
+        self.wrong_calls -= 1
+        return np.cos(x) * u * (2 if self.wrong_calls >= 0 else 1)
+
+
+def test_a_disagreement_along_one_direction_of_three_is_not_called_wrong():
+    # The first direction disagrees at its two looks: the cheap one and the closer one.
+    judgement = judged(NumpySubject(np.sin, Fickle(2), np.linspace(0.3, 1.2, 5)))
+
+    assert [reading.agrees for reading in judgement.readings] == [False, True, True]
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+    assert judgement.reason.startswith("noise")
+
+
+def test_a_function_without_entries_passes_with_a_note():
+    judgement = judged(elementwise(np.sin, np.cos, []))
+
+    assert judgement.verdict is Verdict.PASS
+    assert "no entries" in judgement.notes[0]
+
+
+def test_a_pullback_that_raises_is_a_failure_that_quotes_it():
+    def broken(x, u):
+        raise PullbackError("ValueError: shapes differ")
+
+    judgement = judged(NumpySubject(np.sin, broken, [1.0]))
+
+    assert judgement.verdict is Verdict.FAIL
+    assert judgement.findings[0].kind == "backward-raised"
+    assert "shapes differ" in judgement.reason
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_a_claim_that_is_not_finite_where_the_slope_is_fails_and_names_the_entry(bad):
+    wrong = np.zeros(7)
+    wrong[4] = bad
+    judgement = judged(sine(7, wrong))
+
+    assert judgement.verdict is Verdict.FAIL
+    assert judgement.findings[0].kind == "non-finite-gradient"
+    assert judgement.findings[0].entries[0].index == (4,)
+
+
+@in_every_precision
+@thoroughly
+@given(
+    size=st.sampled_from([1, 3, 30, 300]),
+    name=st.sampled_from(["sin", "exp", "square", "product"]),
+    place=st.floats(0, 1),
+    sign=st.sampled_from([-1, 1]),
+    seed=st.integers(0, 99_999),
+)
+def test_an_error_of_four_times_the_resolution_in_one_entry_is_found(dtype, size, name, place, sign, seed):
+    points = np.random.default_rng(seed).uniform(0.3, 1.3, size)
+    value, slope = {
+        "sin": (np.sin, np.cos),
+        "exp": (np.exp, np.exp),
+        "square": (lambda x: x * x, lambda x: 2 * x),
+        "product": (lambda x: x * np.sin(x), lambda x: np.sin(x) + x * np.cos(x)),
+    }[name]
+    passed = judged(elementwise(value, slope, points, dtype=dtype), seed)
+    index = round(place * (size - 1))
+    error = np.zeros(size)
+    error[index] = sign * 4 * passed.resolution.absolute
+    # The planted error is in the gradient itself, for an incoming gradient of any size between one half and one.
+    wrong = NumpySubject(value, lambda x, u: slope(x) * u + error, points, dtype=dtype)
+    judgement = judged(wrong, seed)
+
+    assert passed.verdict is Verdict.PASS
+    if dtype is np.float16:  # from such coarse values alone, doubt may be all that is left
+        assert judgement.verdict is not Verdict.PASS
+    else:
+        assert judgement.verdict is Verdict.FAIL
+        assert [entry.index for entry in judgement.findings[0].entries] in ([(index,)], [])
+
+
+@thoroughly
+@given(inputs=st.integers(1, 20), outputs=st.integers(1, 200), place=st.floats(0, 1), seed=st.integers(0, 99_999))
+def test_the_resolution_of_a_mixing_function_is_kept(inputs, outputs, place, seed):
+    draw = np.random.default_rng(seed)
+    matrix = draw.normal(size=(outputs, inputs))
+
+    def planted(error):
+        return NumpySubject(
+            lambda x: np.tanh(matrix @ x),
+            lambda x, u: matrix.T @ (u * (1 - np.tanh(matrix @ x) ** 2)) + error,
+            draw_points,
+        )
+
+    draw_points = draw.uniform(0.3, 1.3, inputs)
+    passed = judged(planted(0.0), seed)
+    error = np.zeros(inputs)
+    error[round(place * (inputs - 1))] = 4 * passed.resolution.absolute
+
+    assert passed.verdict is Verdict.PASS
+    assert judged(planted(error), seed).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("noise", [1e-12, 1e-9, 1e-6])
+def test_the_resolution_of_a_noisy_function_is_kept(noise):
+    points = np.linspace(0.3, 1.2, 50)
+
+    def planted(error):
+        return NumpySubject(lambda x: np.sin(x) * (1 + noise * hashed(x)), lambda x, u: np.cos(x) * u + error, points)
+
+    for seed in range(25):
+        passed = judged(planted(0.0), seed)
+        error = np.zeros(50)
+        error[seed] = 4 * passed.resolution.absolute
+
+        assert passed.verdict is Verdict.PASS
+        assert judged(planted(error), seed).verdict is Verdict.FAIL
+
+
+def test_the_resolution_in_double_precision_is_fine():
+    assert judged(sine(100)).resolution.relative < 1e-7
+
+
+def test_the_relative_resolution_of_a_zero_gradient_is_infinite():
+    subject = elementwise(lambda x: 0 * x + 3, lambda x: 0 * x, [1.0, 2.0])
+
+    assert judged(subject).resolution.relative == math.inf
+
+
+@thoroughly
+@given(
+    size=st.integers(1, 40),
+    seed=st.integers(0, 99_999),
+    scale=st.floats(-8, 8),
+    values=st.floats(-12, 12),
+)
+def test_a_right_gradient_of_any_scale_passes_in_double_precision(size, seed, scale, values):
+    scale, values = 10.0**scale, 10.0**values
+    points = scale * np.random.default_rng(seed).uniform(0.3, 1.3, size)
+    subject = elementwise(lambda x: values * np.sin(x / scale), lambda x: values / scale * np.cos(x / scale), points)
+
+    assert judged(subject, seed).verdict is Verdict.PASS
+
+
+@in_every_precision
+@pytest.mark.parametrize("k", [1, 10, 30, 100, 300])
+def test_the_right_gradient_of_an_oscillation_is_never_called_wrong(dtype, k):
+    def verdict(seed):
+        points = np.random.default_rng(seed).uniform(0.3, 3, 20)
+        value = ideally(lambda x: np.sin(k * x), dtype)
+        return judged(elementwise(value, lambda x: k * np.cos(k * x), points, dtype=dtype), seed).verdict
+
+    assert [seed for seed in range(40) if verdict(seed) is Verdict.FAIL] == []
+
+
+@pytest.mark.parametrize(
+    ("dtype", "digits"),
+    [(np.float64, 8), (np.float64, 12), (np.float64, 16), (np.float32, 8), (np.float32, 10), (np.float16, 4)],
+)
+def test_the_smooth_slope_of_stairs_is_never_called_wrong(dtype, digits):
+    def verdict(seed):
+        points = np.random.default_rng(seed).uniform(0.5, 2, 4)
+        subject = elementwise(lambda x: np.rint(np.sin(x) * 2**digits) / 2**digits, np.cos, points, dtype=dtype)
+        return judged(subject, seed).verdict
+
+    assert [seed for seed in range(40) if verdict(seed) is Verdict.FAIL] == []
+
+
+@in_every_precision
+@pytest.mark.parametrize("noise", [1e-10, 1e-6, 1e-2])
+@pytest.mark.parametrize("size", [1, 30])
+def test_the_right_gradient_of_a_noisy_function_is_never_called_wrong(dtype, noise, size):
+    def verdict(seed):
+        points = np.random.default_rng(seed).uniform(0.3, 2.8, size)
+        subject = elementwise(lambda x: np.sin(x) * dtype(1 + noise * hashed(x)), np.cos, points, dtype=dtype)
+        return judged(subject, seed).verdict
+
+    assert [seed for seed in range(40) if verdict(seed) is Verdict.FAIL] == []
+
+
+@thoroughly
+@given(steps=st.floats(-100, 100), size=st.integers(1, 30), seed=st.integers(0, 9999))
+def test_the_right_gradient_beside_a_kink_is_never_called_wrong(steps, size, seed):
+    points = np.random.default_rng(seed).uniform(0.3, 2.8, size)
+    corners = points + steps * first_step(2.2e-16)
+    subject = elementwise(lambda x: np.maximum(x - corners, 0), lambda x: 1.0 * (x > corners), points)
+
+    assert judged(subject, seed).verdict is not Verdict.FAIL
+
+
+def test_one_argument_in_trouble_does_not_hide_that_the_other_was_verified():
+    corner = np.array([1.0, 0.0, 0.0, 0.0])
+    subject = elementwise(
+        lambda x: np.sin(x) + corner * abs(x - 0.7),
+        lambda x: np.cos(x),
+        [0.7, 0.8, 0.9, 1.0],
+        parts={"kinked": 2, "calm": 2},
+    )
+    judgement = judged(subject)
+
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+    assert "kinked" in judgement.reason
+    assert "calm was verified on its own." in judgement.notes
+
+
+def test_a_wrong_entry_of_a_calm_argument_is_found_beside_one_in_trouble():
+    subject = elementwise(
+        lambda x: np.sin(x) + np.array([1.0, 0, 0, 0]) * abs(x - 0.7),
+        lambda x: np.cos(x) + np.array([0, 0, 0, 0.1]),
+        [0.7, 0.8, 0.9, 1.0],
+        parts={"kinked": 2, "calm": 2},
+    )
+    judgement = judged(subject)
+
+    assert judgement.verdict is Verdict.FAIL
+    assert (judgement.findings[0].argument, judgement.findings[0].entries[0].index) == ("calm", (1,))
+
+
+def test_a_few_outputs_that_say_nothing_are_left_out_with_a_note():
+    rough = np.arange(500) % 125 == 0
+    subject = elementwise(
+        lambda x: np.where(rough, hashed(x), np.sin(x)),
+        lambda x: np.where(rough, 0, np.cos(x)),
+        np.linspace(0.5, 2.5, 500),
+    )
+    judgement = judged(subject)
+
+    assert judgement.verdict is Verdict.PASS
+    assert judgement.notes[0].startswith("4 of 500 output entries")
+
+
+@pytest.mark.parametrize("forgiven", [{"rtol": 0.1}, {"atol": 0.1}])
+def test_a_forgiven_error_passes(forgiven):
+    subject = elementwise(np.sin, lambda x: np.cos(x) * 1.01, np.linspace(0.3, 1.0, 5))
+
+    assert judged(subject).verdict is Verdict.FAIL
+    assert judged(subject, **forgiven).verdict is Verdict.PASS

@@ -1,0 +1,196 @@
+"""What stands in the way of a verdict is named by the first word of its reason, and comes with a way on."""
+
+import math
+
+import numpy as np
+import pytest
+from numpy_subject import NumpySubject, elementwise, hashed
+
+from gradproof.engine.judgement import judge
+from gradproof.engine.obstacles import all_undefined, obstacle
+from gradproof.engine.probe import ask
+from gradproof.engine.results import Verdict
+from gradproof.engine.weighing import Probing
+
+SEEDS = range(10)
+
+
+def judged(subject, seed=0, **options):
+    return judge(subject, probes=1, seed=seed, options=Probing(**options))
+
+
+def abs_at_its_corner(claimed, size=5, which=2):
+    points = np.linspace(0.5, 1.0, size)
+    corner = np.zeros(size)
+    corner[which] = 1.0
+    return elementwise(
+        lambda x: np.sin(x) + corner * abs(x - points),
+        lambda x: np.cos(x) + corner * claimed,
+        points,
+    )
+
+
+def first_word(judgement):
+    return judgement.reason.split(":")[0].split()[0]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("claimed", [-1.0, 0.0, 0.3, 1.0])
+def test_a_convention_at_a_kink_is_inconclusive_and_said_to_lie_between_the_slopes(claimed, seed):
+    judgement = judged(abs_at_its_corner(claimed), seed)
+
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+    assert first_word(judgement) == "kink"
+    assert "between" in judgement.reason
+    assert "x[2]" in judgement.reason
+    assert "output[2]" in judgement.reason
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_claim_outside_the_slopes_at_a_kink_is_said_to_lie_outside(seed):
+    judgement = judged(abs_at_its_corner(1.5), seed)
+
+    assert judgement.verdict is not Verdict.PASS
+    assert judgement.verdict is Verdict.FAIL or "outside" in judgement.reason
+
+
+def test_the_slopes_on_both_sides_of_a_kink_are_told_in_the_input_s_own_units():
+    corner = 0.75
+    subject = elementwise(lambda x: np.where(x > corner, 3 * (x - corner), x - corner), lambda x: 2 + 0 * x, [corner])
+    reasons = {judged(subject, seed).reason for seed in SEEDS}
+
+    assert all("is 1 before it and 3 after it" in reason for reason in reasons)
+
+
+def test_a_kink_is_located_among_many_inputs_of_one_output():
+    points = np.linspace(0.5, 1.0, 1000)
+    corners = points + 0.1
+    corners[321] = points[321]
+    subject = NumpySubject(lambda x: abs(x - corners).sum(), lambda x, u: np.sign(x - corners) * u[0], points)
+    judgement = judged(subject)
+
+    assert first_word(judgement) == "kink"
+    assert "x[321]" in judgement.reason
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_leap_at_the_point_is_a_jump(seed):
+    points = np.array([0.5, 0.7, 0.9])
+    subject = elementwise(lambda x: np.sin(x) + np.array([0, 1.0, 0]) * (x >= points), np.cos, points)
+    judgement = judged(subject, seed)
+
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+    assert first_word(judgement) == "jump"
+    assert "output[1]" in judgement.reason
+
+
+def islands(x):
+    """Defined at the point alone."""
+    return np.where(x == np.array([0.5, 0.7]), np.sin(x), np.nan)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_function_that_is_undefined_on_both_sides_is_undefined(seed):
+    judgement = judged(elementwise(islands, np.cos, [0.5, 0.7]), seed)
+
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+    assert first_word(judgement) == "undefined"
+
+
+def test_what_the_function_said_when_it_was_undefined_is_quoted():
+    subject = elementwise(islands, np.cos, [0.5, 0.7])
+    subject.trouble = "ValueError: x must be a half"
+
+    assert "x must be a half" in judged(subject).reason
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_right_gradient_at_the_edge_of_a_domain_passes_on_its_one_sided_slope(seed):
+    subject = elementwise(lambda x: np.where(x < 0.5, np.nan, np.sin(x)), np.cos, [0.5])
+
+    assert judged(subject, seed).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_wrong_gradient_at_the_edge_of_a_domain_fails_on_its_one_sided_slope(seed):
+    subject = elementwise(lambda x: np.where(x < 0.5, np.nan, np.sin(x)), lambda x: 2 * np.cos(x), [0.5])
+
+    assert judged(subject, seed).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_values_too_rough_for_a_slope_are_noise(seed):
+    points = np.linspace(0.5, 1.0, 20)
+    judgement = judged(elementwise(hashed, lambda x: 0 * x + 1, points), seed)
+
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+    assert first_word(judgement) == "noise"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_values_that_differ_from_call_to_call_are_random(seed):
+    draw = np.random.default_rng(seed)
+    judgement = judged(elementwise(lambda x: np.sin(x) + draw.normal(size=x.shape), np.cos, [0.5, 0.7, 0.9]), seed)
+
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+    assert first_word(judgement) == "random"
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_function_without_any_finite_value_is_non_finite_and_costs_nothing_more(value):
+    subject = elementwise(lambda x: x * 0 + value, np.cos, [0.5, 0.7])
+    judgement = judged(subject)
+
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+    assert first_word(judgement) == "non-finite"
+    assert subject.evaluations == 0
+
+
+def test_some_outputs_that_are_not_finite_are_counted():
+    holes = np.array([0.0, np.nan, 0.0, np.nan])
+    subject = elementwise(lambda x: np.sin(x) + holes, np.cos, [0.5, 0.6, 0.7, 0.8])
+    judgement = judged(subject)
+
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+    assert first_word(judgement) == "non-finite"
+    assert "2 of 4" in judgement.reason
+
+
+def test_an_output_that_is_the_same_infinity_all_around_is_not_in_the_way():
+    mask = np.array([0.0, -np.inf, 0.0])
+    subject = elementwise(lambda x: np.sin(x) + mask, lambda x: np.where(mask == 0, np.cos(x), 0), [0.5, 0.6, 0.7])
+
+    assert judged(subject).verdict is Verdict.PASS
+
+
+def test_a_claim_that_is_not_finite_at_a_kink_is_inconclusive():
+    subject = elementwise(lambda x: np.sqrt(abs(x - 0.5)), lambda x: np.sign(x - 0.5) * np.inf, [0.5])
+    judgement = judged(subject)
+
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+    assert first_word(judgement) == "non-finite"
+
+
+def test_every_obstacle_comes_with_advice():
+    draw = np.random.default_rng(0)
+    subjects = [
+        abs_at_its_corner(0.0),
+        elementwise(islands, np.cos, [0.5, 0.7]),
+        elementwise(hashed, lambda x: 0 * x, [0.5, 0.7]),
+        elementwise(lambda x: draw.normal(size=x.shape), np.cos, [0.5]),
+        elementwise(lambda x: x * np.nan, np.cos, [0.5]),
+    ]
+
+    assert all(judged(subject).advice for subject in subjects)
+
+
+def test_nothing_stands_in_the_way_of_a_smooth_function():
+    subject = elementwise(np.sin, np.cos, [0.5, 0.7])
+    (probe,) = ask(subject, 0, Probing())
+
+    assert all_undefined(subject) is None
+    assert obstacle(probe, 2) is None
+
+
+def test_a_constant_function_has_nothing_in_its_way():
+    assert judged(elementwise(lambda x: 0 * x + 7, lambda x: 0 * x, [0.5, 0.7])).verdict is Verdict.PASS

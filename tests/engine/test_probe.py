@@ -1,0 +1,261 @@
+"""One question: cheap where the answer is clear, careful where it is not, and honest about what it could not see."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy_subject import NumpySubject, elementwise, hashed
+
+from gradproof.engine.ladder import Ladder, first_step
+from gradproof.engine.probe import BLOCKS, ask
+from gradproof.engine.weighing import CAUTION, Probing, claim_of, combine, restricted
+
+thoroughly = settings(max_examples=100, deadline=None, derandomize=True)
+points = st.lists(st.floats(0.3, 3), min_size=1, max_size=20)
+
+
+def sine(at, wrong=0.0, **options):
+    return elementwise(np.sin, lambda x: np.cos(x) + wrong, at, **options)
+
+
+def ladder_of(subject, seed=0, exponents=(0, 1)):
+    ladder = Ladder(subject, subject.direction(seed, first_step(subject.precision), False))
+    for exponent in exponents:
+        ladder.add(exponent)
+    return ladder
+
+
+@thoroughly
+@given(at=points, seed=st.integers(0, 9999))
+def test_a_right_gradient_of_a_smooth_function_agrees_after_four_evaluations_and_one_pullback(at, seed):
+    subject = sine(at)
+    (probe,) = ask(subject, seed, Probing())
+
+    assert probe.agrees
+    assert (subject.evaluations, subject.pullbacks) == (4, 1)
+
+
+@thoroughly
+@given(at=points, seed=st.integers(0, 9999), which=st.integers(0, 19), error=st.floats(1e-6, 1e3))
+def test_one_wrong_entry_disagrees_whatever_the_direction(at, seed, which, error):
+    wrong = np.zeros(len(at))
+    wrong[which % len(at)] = error
+    (probe,) = ask(sine(at, wrong), seed, Probing())
+
+    assert not probe.agrees
+
+
+def test_a_seed_replays_exactly():
+    first, again = (ask(sine([1.0, 2.0], 0.1), 5, Probing())[0] for _ in range(2))
+
+    assert (first.claim, first.sums) == (again.claim, again.sums)
+
+
+def test_another_seed_asks_along_another_direction():
+    first, other = (ask(sine([1.0, 2.0]), seed, Probing())[0] for seed in (5, 6))
+
+    assert not np.array_equal(first.ladder.direction, other.ladder.direction)
+    assert not np.array_equal(first.cotangent, other.cotangent)
+
+
+def test_a_span_varies_the_coordinates_within_it_alone():
+    (probe,) = ask(sine([1.0, 2.0, 3.0, 4.0]), 0, Probing(), (1, 3))
+
+    assert np.flatnonzero(probe.ladder.direction).tolist() == [1, 2]
+
+
+def test_an_error_outside_the_span_is_not_asked_about():
+    (probe,) = ask(sine([1.0, 2.0, 3.0, 4.0], np.array([9.0, 0, 0, 0])), 0, Probing(), (1, 3))
+
+    assert probe.agrees
+
+
+def test_a_step_that_is_asked_for_is_the_step_that_is_taken():
+    (probe,) = ask(sine([100.0, 200.0]), 0, Probing(step=1e-4))
+
+    assert np.all(abs(probe.ladder.direction) <= 1.0001e-4)
+    assert np.all(abs(probe.ladder.direction) >= 0.4999e-4)
+    assert len(probe.ladder.rungs) == 2
+
+
+@pytest.mark.parametrize(("options", "error"), [(Probing(rtol=1e-2), 0.0), (Probing(atol=1e-2), 5e-3)])
+def test_what_the_user_forgives_agrees(options, error):
+    at = [1.0, 1.2, 0.5]
+    subject = elementwise(np.sin, lambda x: np.cos(x) * (1 + options.rtol / 2) + error, at)
+    (probe,) = ask(subject, 0, options)
+
+    assert probe.agrees
+
+
+@pytest.mark.parametrize("options", [Probing(rtol=1e-4), Probing(atol=1e-4)])
+def test_an_error_beyond_what_the_user_forgives_disagrees(options):
+    (probe,) = ask(sine([1.0, 1.2, 0.5], np.array([0, 1e-2, 0])), 0, options)
+
+    assert not probe.agrees
+
+
+def test_a_function_that_differs_from_call_to_call_is_not_repeatable():
+    calls = iter(range(1000))
+    subject = elementwise(lambda x: np.sin(x) + 1e-3 * next(calls), np.cos, [1.0, 2.0])
+    (probe,) = ask(subject, 0, Probing())
+
+    assert not probe.repeatable
+
+
+def test_a_difference_from_call_to_call_may_be_meant():
+    calls = iter(range(1000))
+    subject = elementwise(lambda x: np.sin(x) + 1e-9 * next(calls), np.cos, [1.0, 2.0])
+    (probe,) = ask(subject, 0, Probing(nondet_tol=1e-3))
+
+    assert probe.repeatable
+
+
+def test_doubt_makes_the_ladder_grow_on_both_sides():
+    (probe,) = ask(sine([1.0, 2.0], 1.0), 0, Probing())
+
+    assert probe.ladder.lowest < 0
+    assert probe.ladder.highest > 1
+
+
+@pytest.mark.parametrize("size", [1e-10, 1e-8, 1e-6])
+def test_coarser_rungs_narrow_the_bar_of_a_noisy_function(size):
+    at = np.linspace(0.3, 2.8, 100)
+    subject = elementwise(lambda x: np.sin(x) * (1 + size * hashed(x)), np.cos, at)
+    cheap = combine(ladder_of(subject), subject.cotangent(0)).bar
+    (probe,) = ask(subject, 0, Probing())
+
+    assert probe.agrees
+    assert probe.sums.bar < cheap / 10 * CAUTION
+
+
+def test_finer_rungs_narrow_the_bar_near_kinks():
+    at = np.linspace(0.3, 2.8, 100)
+    corners = at + 2 * first_step(2.2e-16)
+    subject = elementwise(lambda x: abs(x - corners), lambda x: np.sign(x - corners), at)
+    cheap = combine(ladder_of(subject), subject.cotangent(0)).bar
+    (probe,) = ask(subject, 0, Probing())
+
+    assert probe.agrees
+    assert probe.sums.bar < cheap / 1000
+
+
+def near_kinks(wrong=0.0, size=5000, every=200):
+    """Many calm outputs, and one in so many whose kink lies a step away."""
+    at = np.linspace(0.5, 2.5, size)
+    odd = np.arange(size) % every == 0
+    corners = at + 1.5 * first_step(2.2e-16)
+    return elementwise(
+        lambda x: np.sin(x) + odd * abs(x - corners),
+        lambda x: np.cos(x) + odd * np.sign(x - corners) + wrong,
+        at,
+    )
+
+
+def test_few_odd_outputs_near_kinks_are_looked_at_by_themselves():
+    calm, few = ask(near_kinks(), 0, Probing())
+
+    assert calm.agrees
+    assert few.agrees
+    assert few.ladder.subject.outputs.size == 25
+    assert np.flatnonzero(calm.cotangent == 0).size == 25
+
+
+@pytest.mark.parametrize("which", [0, 1, 4800, 4999])
+def test_an_error_is_seen_among_the_calm_outputs_and_among_the_odd_ones(which):
+    wrong = np.zeros(5000)
+    wrong[which] = 1e-3
+
+    assert not all(probe.agrees for probe in ask(near_kinks(wrong), 0, Probing()))
+
+
+def mixed(rows, noise, seed=0, wrong=None):
+    """Many noisy outputs of few inputs: the bars of all together are wide beside one contribution."""
+    matrix = np.random.default_rng(seed).normal(size=(rows, 4))
+    claimed = matrix if wrong is None else matrix + wrong
+    return NumpySubject(
+        lambda x: (matrix @ x) * (1 + noise * hashed(matrix @ x)), lambda x, u: claimed.T @ u, [0.7, 1.1, 1.3, 0.9]
+    )
+
+
+def test_blocks_of_outputs_sharpen_a_wide_bar():
+    subject = mixed(4096, 1e-3)
+    (probe,) = ask(subject, 0, Probing())
+
+    assert probe.agrees
+    assert 1 < subject.pullbacks <= 2 * BLOCKS + 4
+    assert probe.bar < combine(probe.ladder, subject.cotangent(0)).bar / 2
+
+
+def test_blocks_do_not_evaluate_the_function_again():
+    subject = mixed(4096, 1e-3)
+    (probe,) = ask(subject, 0, Probing())
+
+    assert subject.evaluations <= 2 * len(probe.ladder.rungs) + 1
+
+
+@thoroughly
+@given(values=st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=30), seed=st.integers(0, 99))
+def test_a_claim_is_the_inner_product_of_gradient_and_direction(values, seed):
+    gradient = np.array(values)
+    direction = np.random.default_rng(seed).uniform(0.5, 1, gradient.size)
+    claim = claim_of(gradient, direction, 1e-16, Probing())
+
+    assert claim.slope == pytest.approx(float(gradient @ direction), rel=1e-12, abs=1e-12)
+    assert claim.largest_entry == abs(gradient).max()
+    assert claim.largest_contribution == abs(gradient * direction).max()
+    assert claim.smallest_step == direction.min()
+
+
+def test_coordinates_that_do_not_move_do_not_count_as_the_smallest_step():
+    assert claim_of(np.ones(3), np.array([0.0, 0.5, 0.7]), 1e-16, Probing()).smallest_step == 0.5
+
+
+def test_the_bars_of_many_outputs_add_like_a_random_walk():
+    subject = sine(np.linspace(0.3, 2.8, 10_000))
+    ladder = ladder_of(subject)
+    bars = ladder.estimates().bar * abs(subject.cotangent(0))
+
+    assert combine(ladder, subject.cotangent(0)).bar == pytest.approx(2 * math.sqrt(bars @ bars))
+
+
+def test_the_bar_of_one_output_is_its_own():
+    subject = sine([1.0])
+    ladder = ladder_of(subject)
+
+    assert combine(ladder, np.ones(1)).bar == pytest.approx(ladder.estimates().bar[0])
+
+
+def test_an_unknown_slope_without_weight_is_no_loss():
+    subject = elementwise(lambda x: np.where(x == 1.0, 1.0, np.where(x < 1.5, np.nan, x)), None, [1.0, 2.0])
+    ladder = ladder_of(subject)
+
+    assert combine(ladder, np.array([1.0, 1.0])).bar == math.inf
+    assert combine(ladder, np.array([0.0, 1.0])).bar < 1e-9
+
+
+def test_bars_whose_squares_underflow_are_added_plainly():
+    subject = elementwise(lambda x: 1e-200 * np.sin(x), None, [1.0, 2.0])
+    ladder = ladder_of(subject)
+
+    assert combine(ladder, np.ones(2)).bar == pytest.approx(ladder.estimates().bar.sum())
+
+
+def test_a_range_of_outputs_can_be_combined_alone():
+    subject = sine(np.linspace(0.3, 2.8, 10))
+    ladder, cotangent = ladder_of(subject), subject.cotangent(0)
+    left, right = combine(ladder, cotangent, 0, 4), combine(ladder, cotangent, 4, 10)
+
+    assert left.slope + right.slope == pytest.approx(combine(ladder, cotangent).slope)
+
+
+def test_a_restricted_vector_is_zero_outside_its_range():
+    assert restricted(sine([1.0]), np.array([1.0, 2.0, 3.0]), 1, 2).tolist() == [0, 2, 0]
+
+
+def test_a_disagreement_without_bounds_has_no_finite_excess():
+    (probe,) = ask(sine([1.0, 2.0], math.nan), 0, Probing())
+
+    assert not probe.agrees
+    assert probe.excess == math.inf

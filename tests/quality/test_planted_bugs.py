@@ -1,0 +1,424 @@
+"""Mistakes that people make in a backward, each beside its right twin: the mistake fails, the twin passes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812  # torch's own convention
+
+import gradproof
+from gradproof import Verdict
+
+
+def rule(forward, backward):
+    """A function with a backward of its own: backward(incoming, *inputs) gives one gradient an input."""
+
+    class Rule(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, *inputs):
+            ctx.save_for_backward(*inputs)
+            return forward(*inputs)
+
+        @staticmethod
+        def backward(ctx, incoming):
+            gradients = backward(incoming, *ctx.saved_tensors)
+            return gradients if isinstance(gradients, tuple) else (gradients,)
+
+    return Rule.apply
+
+
+def normal(*shape, seed=0, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=dtype).requires_grad_()
+
+
+def positive(*shape, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return (torch.rand(*shape, generator=generator, dtype=torch.float64) + 0.5).requires_grad_()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    forward: Callable
+    right: Callable
+    wrong: Callable
+    inputs: tuple
+    entry: tuple | None = None  # where a single entry is wrong
+    argument: str | None = None
+
+
+def without(entry):
+    def zeroed(g, x):
+        gradient = g * x.cos()
+        gradient[entry] = 0
+        return gradient
+
+    return zeroed
+
+
+def swapped(g, x):
+    gradient = g * x.cos()
+    gradient[[2, 5]] = gradient[[5, 2]]
+    return gradient
+
+
+MASK = (torch.arange(12) % 3 > 0).double()
+INDEX = torch.tensor([0, 2, 2, 4, 0, 2])
+STALE = torch.linspace(1, 2, 6, dtype=torch.float64)
+
+
+def softmax_backward(axis):
+    def backward(g, x):
+        y = x.softmax(1)
+        return y * (g - (g * y).sum(axis, keepdim=True))
+
+    return backward
+
+
+def overwritten(g, x):
+    gradient = torch.zeros_like(x)
+    gradient[INDEX] = g
+    return gradient
+
+
+def accumulated(g, x):
+    return torch.zeros_like(x).index_add(0, INDEX, g)
+
+
+def last_block(factor):
+    def backward(g, x):
+        gradient = g * x.cos()
+        gradient[-64:] *= factor
+        return gradient
+
+    return backward
+
+
+def normalised_right(g, x):
+    norm = x.norm()
+    return g / norm - x * (g * x).sum() / norm**3
+
+
+def padded(g, x):
+    return g[1:-1]
+
+
+def reflected(g, x):
+    gradient = g[1:-1].clone()
+    gradient[1] += g[0]
+    gradient[-2] += g[-1]
+    return gradient
+
+
+def tiny_where_right(g, x):
+    return g * torch.where(x > 0, 0.5 / torch.where(x > 0, x, 1.0).sqrt(), 0.0)
+
+
+CASES = {
+    "an entry zeroed": Case(
+        forward=torch.sin, right=lambda g, x: g * x.cos(), wrong=without(7), inputs=(normal(20),), entry=(7,)
+    ),
+    "an entry of a matrix zeroed": Case(
+        forward=torch.sin,
+        right=lambda g, x: g * x.cos(),
+        wrong=without((3, 4)),
+        inputs=(normal(30, 40),),
+        entry=(3, 4),
+    ),
+    "one entry of a hundred thousand zeroed": Case(
+        forward=torch.sin,
+        right=lambda g, x: g * x.cos(),
+        wrong=without(77_777),
+        inputs=(normal(100_000),),
+        entry=(77_777,),
+    ),
+    "the wrong sign": Case(
+        forward=torch.cos, right=lambda g, x: -g * x.sin(), wrong=lambda g, x: g * x.sin(), inputs=(normal(9),)
+    ),
+    "a factor of two": Case(
+        forward=torch.square, right=lambda g, x: 2 * g * x, wrong=lambda g, x: g * x, inputs=(normal(9),)
+    ),
+    "a factor of a millionth more than one": Case(
+        forward=torch.exp,
+        right=lambda g, x: g * x.exp(),
+        wrong=lambda g, x: g * x.exp() * (1 + 1e-6),
+        inputs=(normal(50),),
+    ),
+    "two entries swapped": Case(forward=torch.sin, right=lambda g, x: g * x.cos(), wrong=swapped, inputs=(normal(20),)),
+    "the gradient of a weight transposed": Case(
+        forward=lambda x, w: x @ w,
+        right=lambda g, x, w: (g @ w.T, x.T @ g),
+        wrong=lambda g, x, w: (g @ w.T, (x.T @ g).T),
+        inputs=(normal(4, 5), normal(5, 5, seed=1)),
+        argument="inputs[1]",
+    ),
+    "a mean instead of a sum over a broadcast dimension": Case(
+        forward=lambda x, b: x * b,
+        right=lambda g, x, b: (g * b, (g * x).sum(0)),
+        wrong=lambda g, x, b: (g * b, (g * x).mean(0)),
+        inputs=(normal(6, 5), normal(5, seed=1)),
+        argument="inputs[1]",
+    ),
+    "one row instead of a sum over a broadcast dimension": Case(
+        forward=lambda x, b: x + b,
+        right=lambda g, x, b: (g, g.sum(0)),
+        wrong=lambda g, x, b: (g, g[0]),
+        inputs=(normal(6, 5), normal(5, seed=1)),
+        argument="inputs[1]",
+    ),
+    "a missing conjugate": Case(
+        forward=torch.exp,
+        right=lambda g, z: g * z.exp().conj(),
+        wrong=lambda g, z: g * z.exp(),
+        inputs=(normal(7, dtype=torch.complex128),),
+    ),
+    "a missing conjugate in a product": Case(
+        forward=lambda a, b: a * b,
+        right=lambda g, a, b: (g * b.conj(), g * a.conj()),
+        wrong=lambda g, a, b: (g * b.conj(), g * a),
+        inputs=(normal(7, dtype=torch.complex128), normal(7, seed=1, dtype=torch.complex128)),
+        argument="inputs[1]",
+    ),
+    "the incoming gradient ignored": Case(
+        forward=torch.sin, right=lambda g, x: g * x.cos(), wrong=lambda g, x: x.cos(), inputs=(normal(9),)
+    ),
+    "the incoming gradient summed": Case(
+        forward=torch.sin, right=lambda g, x: g * x.cos(), wrong=lambda g, x: g.sum() * x.cos(), inputs=(normal(9),)
+    ),
+    "a slice that is off by one": Case(
+        forward=lambda x: x[2:8].exp(),
+        right=lambda g, x: F.pad(g * x[2:8].exp(), (2, 2)),
+        wrong=lambda g, x: F.pad(g * x[2:8].exp(), (1, 3)),
+        inputs=(normal(10),),
+    ),
+    "a missing term of the product rule": Case(
+        forward=lambda x: x * x.sin(),
+        right=lambda g, x: g * (x.sin() + x * x.cos()),
+        wrong=lambda g, x: g * x.sin(),
+        inputs=(normal(9),),
+    ),
+    "a softmax over the wrong axis": Case(
+        forward=lambda x: x.softmax(1), right=softmax_backward(1), wrong=softmax_backward(0), inputs=(normal(5, 6),)
+    ),
+    "a softmax without its cross terms": Case(
+        forward=lambda x: x.softmax(1),
+        right=softmax_backward(1),
+        wrong=lambda g, x: g * x.softmax(1) * (1 - x.softmax(1)),
+        inputs=(normal(5, 6),),
+    ),
+    "a dropout that forgets its mask": Case(
+        forward=lambda x: x * MASK * 1.5,
+        right=lambda g, x: g * MASK * 1.5,
+        wrong=lambda g, x: g * 1.5,
+        inputs=(normal(12),),
+    ),
+    "a dropout that forgets its scale": Case(
+        forward=lambda x: x * MASK * 1.5,
+        right=lambda g, x: g * MASK * 1.5,
+        wrong=lambda g, x: g * MASK,
+        inputs=(normal(12),),
+    ),
+    "a mean that forgets its number": Case(
+        forward=lambda x: x.square().mean(),
+        right=lambda g, x: g * 2 * x / x.numel(),
+        wrong=lambda g, x: g * 2 * x,
+        inputs=(normal(12),),
+    ),
+    "a variance with the wrong number": Case(
+        forward=lambda x: x.var(),
+        right=lambda g, x: g * 2 * (x - x.mean()) / (x.numel() - 1),
+        wrong=lambda g, x: g * 2 * (x - x.mean()) / x.numel(),
+        inputs=(normal(12),),
+    ),
+    "a stale saved tensor": Case(
+        forward=lambda x: x**3,
+        right=lambda g, x: 3 * g * x**2,
+        wrong=lambda g, x: 3 * g * STALE**2,
+        inputs=(normal(6),),
+    ),
+    "duplicates of a gather overwritten": Case(
+        forward=lambda x: x[INDEX], right=accumulated, wrong=overwritten, inputs=(normal(5),)
+    ),
+    "NaN from the unused branch of a where": Case(
+        forward=lambda x: torch.where(x > 0, x.clamp(min=0).sqrt(), torch.zeros_like(x)),
+        right=tiny_where_right,
+        wrong=lambda g, x: torch.where(x > 0, g, 0.0) * 0.5 / x.clamp(min=0).sqrt(),
+        inputs=(torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64, requires_grad=True),),
+        entry=(1,),
+    ),
+    "a single-precision constant": Case(
+        forward=lambda x: x * torch.pi,
+        right=lambda g, x: g * torch.pi,
+        wrong=lambda g, x: g * float(torch.tensor(torch.pi, dtype=torch.float32)),
+        inputs=(normal(9),),
+    ),
+    "a gradient through single precision": Case(
+        forward=lambda x: x.exp().sin(),
+        right=lambda g, x: g * x.exp().cos() * x.exp(),
+        wrong=lambda g, x: (g * x.exp().cos() * x.exp()).float().double(),
+        inputs=(normal(9),),
+    ),
+    "the gradient of the padding dropped": Case(
+        forward=lambda x: F.pad(x[None], (1, 1), mode="reflect")[0], right=reflected, wrong=padded, inputs=(normal(8),)
+    ),
+    "wrong for negative inputs alone": Case(
+        forward=lambda x: x.abs(),
+        right=lambda g, x: g * x.sign(),
+        wrong=lambda g, x: g,
+        inputs=(normal(9),),
+    ),
+    "a leaky slope forgotten": Case(
+        forward=lambda x: F.leaky_relu(x, 0.01),
+        right=lambda g, x: torch.where(x > 0, g, 0.01 * g),
+        wrong=lambda g, x: torch.where(x > 0, g, 0.0),
+        inputs=(normal(9),),
+    ),
+    "wrong in the last block alone": Case(
+        forward=torch.sin, right=last_block(1), wrong=last_block(1.001), inputs=(normal(1000),)
+    ),
+    "arguments mixed up": Case(
+        forward=lambda a, b: a / b,
+        right=lambda g, a, b: (g / b, -g * a / b**2),
+        wrong=lambda g, a, b: (-g * a / b**2, g / b),
+        inputs=(positive(6), positive(6, seed=1)),
+    ),
+    "a detached argument": Case(
+        forward=lambda a, b: a * b,
+        right=lambda g, a, b: (g * b, g * a),
+        wrong=lambda g, a, b: (g * b, None),
+        inputs=(normal(6), normal(6, seed=1)),
+        argument="inputs[1]",
+    ),
+    "a relu mask from the wrong tensor": Case(
+        forward=lambda a, b: (a + b).relu(),
+        right=lambda g, a, b: (g * (a + b > 0), g * (a + b > 0)),
+        wrong=lambda g, a, b: (g * (a > 0), g * (a + b > 0)),
+        inputs=(normal(20), normal(20, seed=1)),
+        argument="inputs[0]",
+    ),
+    "a clamp that lets everything through": Case(
+        forward=lambda x: x.clamp(-0.5, 0.5),
+        right=lambda g, x: g * (x.abs() < 0.5),
+        wrong=lambda g, x: g,
+        inputs=(normal(20),),
+    ),
+    "a norm taken for a constant": Case(
+        forward=lambda x: x / x.norm(),
+        right=normalised_right,
+        wrong=lambda g, x: g / x.norm(),
+        inputs=(normal(6),),
+    ),
+    "an exponent that is off by one": Case(
+        forward=lambda x: x**4,
+        right=lambda g, x: 4 * g * x**3,
+        wrong=lambda g, x: 4 * g * x**4,
+        inputs=(positive(6),),
+    ),
+    "a cumulative sum that runs the wrong way": Case(
+        forward=lambda x: x.cumsum(0),
+        right=lambda g, x: g.flip(0).cumsum(0).flip(0),
+        wrong=lambda g, x: g.cumsum(0),
+        inputs=(normal(8),),
+    ),
+    "a permutation instead of its inverse": Case(
+        forward=lambda x: x.permute(1, 2, 0).exp(),
+        right=lambda g, x: (g * x.permute(1, 2, 0).exp()).permute(2, 0, 1),
+        wrong=lambda g, x: (g * x.permute(1, 2, 0).exp()).permute(1, 2, 0),
+        inputs=(normal(3, 3, 3),),
+    ),
+    "an average pooling that forgets its window": Case(
+        forward=lambda x: x.view(-1, 4).mean(1),
+        right=lambda g, x: (g / 4).repeat_interleave(4),
+        wrong=lambda g, x: g.repeat_interleave(4),
+        inputs=(normal(16),),
+    ),
+    "an epsilon added in the backward alone": Case(
+        forward=torch.log,
+        right=lambda g, x: g / x,
+        wrong=lambda g, x: g / (x + 1e-6),
+        inputs=(positive(6),),
+    ),
+}
+
+
+def run(case, backward, seed):
+    return gradproof.check(rule(case.forward, backward), case.inputs, seed=seed)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_right_twin_passes(name):
+    verdicts = [run(CASES[name], CASES[name].right, seed).verdict for seed in range(3)]
+
+    assert verdicts == 3 * [Verdict.PASS]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_mistake_fails(name):
+    verdicts = [run(CASES[name], CASES[name].wrong, seed).verdict for seed in range(3)]
+
+    assert verdicts == 3 * [Verdict.FAIL]
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.entry])
+def test_a_single_wrong_entry_is_named_by_its_index(name):
+    findings = run(CASES[name], CASES[name].wrong, 0).findings
+
+    assert [entry.index for finding in findings for entry in finding.entries] == [CASES[name].entry]
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.argument])
+def test_the_argument_with_the_mistake_is_named_and_no_other(name):
+    findings = run(CASES[name], CASES[name].wrong, 0).findings
+
+    assert [finding.argument for finding in findings] == [CASES[name].argument]
+
+
+class Affine(torch.nn.Module):
+    """x·W + b, with the gradient of b scaled by a factor that should be one."""
+
+    def __init__(self, factor):
+        super().__init__()
+        torch.manual_seed(0)
+        self.weight = torch.nn.Parameter(torch.randn(4, 3, dtype=torch.float64))
+        self.bias = torch.nn.Parameter(torch.randn(3, dtype=torch.float64))
+        self.product = rule(
+            lambda x, w, b: x @ w + b, lambda g, x, w, b: (g @ w.T, x.T @ g, g.sum(0) * factor if factor else None)
+        )
+
+    def forward(self, x):
+        return self.product(x, self.weight, self.bias)
+
+
+def test_a_module_whose_bias_gradient_is_missing_fails_and_names_the_bias():
+    report = gradproof.check(Affine(factor=0), normal(5, 4), seed=0)
+
+    assert report.verdict is Verdict.FAIL
+    assert [finding.argument for finding in report.findings] == ["bias"]
+
+
+def test_the_same_module_with_its_bias_gradient_passes():
+    assert gradproof.check(Affine(factor=1), normal(5, 4), seed=0).passed
+
+
+@pytest.mark.parametrize(
+    "cut", [torch.Tensor.detach, lambda x: torch.tensor(x.tolist(), dtype=x.dtype)], ids=["detach", "tolist"]
+)
+def test_a_factor_cut_from_the_graph_fails(cut):
+    assert gradproof.check(lambda x: cut(x) * x, normal(6), seed=0).verdict is Verdict.FAIL
+
+
+def test_a_backward_that_raises_fails():
+    def broken(g, x):
+        raise ValueError("shapes differ")
+
+    assert gradproof.check(rule(torch.sin, broken), normal(3), seed=0).findings[0].kind == "backward-raised"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("factor", [0.0, -1.0, 2.0, 1.2])
+def test_a_wrong_factor_fails_in_low_precision_and_its_twin_passes(dtype, factor):
+    x = (torch.linspace(0.3, 1.2, 30).to(dtype)).requires_grad_()
+
+    assert gradproof.check(rule(torch.sin, lambda g, x: g * x.cos()), x, seed=0).verdict is Verdict.PASS
+    assert gradproof.check(rule(torch.sin, lambda g, x: factor * g * x.cos()), x, seed=0).verdict is Verdict.FAIL

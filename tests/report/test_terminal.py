@@ -1,0 +1,317 @@
+"""The report as text: what it says, in how many lines, with and without colours."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+from gradproof import Verdict, check
+
+ESCAPE = "\x1b"
+SCREEN = 25  # lines
+
+
+class Doubled(torch.autograd.Function):
+    """The identity, whose backward is wrong by a factor of two in its first entries."""
+
+    @staticmethod
+    def forward(ctx, x, entries):
+        ctx.entries = entries
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        gradient = gradient.clone()
+        gradient[: ctx.entries] *= 2
+        return gradient, None
+
+
+def point(*shape: int, dtype=torch.float64) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(shape, dtype=dtype, generator=generator).requires_grad_()
+
+
+def wrong_in(entries: int):
+    def function(x):
+        return Doubled.apply(x, entries).sin()
+
+    return function
+
+
+def a_pass():
+    return check(torch.sin, point(1500), seed=3)
+
+
+def a_fail():
+    return check(wrong_in(30), point(40), seed=3)
+
+
+def an_inconclusive():
+    return check(torch.relu, torch.zeros(3, dtype=torch.float64, requires_grad=True), seed=3)
+
+
+REPORTS = {"pass": a_pass, "fail": a_fail, "inconclusive": an_inconclusive}
+every_verdict = pytest.mark.parametrize("verdict", REPORTS)
+
+
+def field(text: str, name: str) -> str:
+    """What a report says under a heading."""
+    (line,) = (line for line in text.splitlines() if line.startswith(f"  {name} "))
+    return line.removeprefix(f"  {name}").strip()
+
+
+# ── plain text ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@every_verdict
+def test_the_first_line_tells_the_verdict_and_the_sizes(verdict):
+    first = str(REPORTS[verdict]()).splitlines()[0]
+
+    assert re.fullmatch(rf"{verdict.upper()}  \S+: [\d,]+ inputs, [\d,]+ outputs", first)
+
+
+def test_large_numbers_are_grouped():
+    assert str(a_pass()).startswith("PASS  sin: 1,500 inputs, 1,500 outputs\n")
+
+
+def test_one_is_singular():
+    assert str(check(torch.sin, point(1), seed=0)).startswith("PASS  sin: 1 input, 1 output\n")
+
+
+@every_verdict
+def test_every_report_says_what_was_checked_and_how_to_replay_it(verdict):
+    text = str(REPORTS[verdict]())
+
+    assert field(text, "checked").startswith("inputs[0]: float64[")
+    assert field(text, "replay") == "seed=3"
+    assert re.match(r"\d+ evaluations, \d+ pullbacks?, [\d.]+ m?s \([\d.]+ m?s in your code\)$", field(text, "cost"))
+
+
+def test_a_pass_says_what_would_have_been_caught():
+    report = a_pass()
+    resolution = field(str(report), "resolution")
+
+    assert f"an error of {report.resolution.absolute:.1e} in one gradient entry would have been caught" in resolution
+    assert f"{report.resolution.relative:.1e} of the largest" in resolution
+
+
+def test_a_pass_of_a_zero_gradient_says_so():
+    text = str(check(lambda x: 0 * x, point(3), seed=0))
+
+    assert "the gradient itself is zero" in field(text, "resolution")
+    assert "inf" not in field(text, "resolution")
+
+
+def test_a_pass_shows_its_notes():
+    kept = point(3)
+    report = check(lambda x: x * kept, point(3), seed=0)
+
+    assert field(str(report), "note") == report.notes[0]
+
+
+def test_a_fail_with_more_than_ten_wrong_entries_shows_ten():
+    text = str(a_fail())
+    rows = [line for line in text.splitlines() if re.match(r"\s+inputs\[0\]\[\d+\] ", line)]
+
+    assert len(rows) == 10
+    assert "wrong in at least 10 entries" in field(text, "found")
+
+
+def test_a_fail_shows_claimed_numerical_and_bar_of_an_entry():
+    report = check(wrong_in(1), point(5), seed=0)
+    (entry,) = report.findings[0].entries
+    text = str(report)
+    (row,) = (line for line in text.splitlines() if line.lstrip().startswith("inputs[0][0]"))
+
+    assert row.split() == [
+        "inputs[0][0]",
+        f"{entry.claimed:.10g}",
+        f"{entry.numerical:.10g}",
+        f"{entry.bar:.1e}",
+        "output[0]",
+    ]
+    assert "claimed" in text.splitlines()[text.splitlines().index(row) - 1]
+
+
+def test_the_columns_of_a_fail_are_aligned():
+    lines = str(a_fail()).splitlines()
+    head = next(number for number, line in enumerate(lines) if line.split()[:2] == ["entry", "claimed"])
+    start = lines[head].index("numerical")
+
+    for row in lines[head + 1 : head + 11]:
+        assert row[start - 1] == " "
+        assert row[start] != " "
+
+
+def test_a_fail_says_what_to_look_at():
+    text = str(a_fail())
+
+    assert field(text, "look at") == a_fail().findings[0].advice
+
+
+def test_a_fail_claims_no_resolution():
+    assert "resolution" not in str(a_fail())
+
+
+def test_a_fail_names_the_part_of_a_complex_entry():
+    x = point(3, dtype=torch.complex128)
+
+    text = str(check(lambda x: Doubled.apply(x.real, 1) + x.imag, x, seed=0))
+
+    assert "inputs[0][0].real" in text
+
+
+def test_an_inconclusive_says_why_and_a_way_on():
+    report = an_inconclusive()
+    text = str(report)
+
+    assert field(text, "why") == report.reason
+    assert field(text, "way on") == report.advice
+    assert report.reason.startswith("kink at inputs[0][")
+
+
+def test_many_inputs_are_counted():
+    text = str(check(lambda *x: sum(x), [point(2) for _ in range(20)], seed=0))
+
+    assert field(text, "checked").endswith("; and 14 more")
+
+
+def test_square_brackets_are_not_taken_for_markup():
+    def function(x):
+        return x["[bold]red[/bold]"].sin()
+
+    text = str(check(function, {"[bold]red[/bold]": point(3)}, seed=0))
+
+    assert "[bold]red[/bold]" in field(text, "checked")
+
+
+# ── length ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@every_verdict
+def test_a_report_fits_on_a_screen(verdict):
+    assert len(str(REPORTS[verdict]()).splitlines()) <= SCREEN
+
+
+def test_a_report_with_many_wrong_inputs_fits_on_a_screen():
+    def function(*inputs):
+        return sum(Doubled.apply(x, 1).sin() for x in inputs)
+
+    report = check(function, [point(2) for _ in range(20)], seed=0)
+
+    assert report.verdict is Verdict.FAIL
+    assert len(str(report).splitlines()) <= SCREEN
+
+
+def test_a_report_with_many_captured_tensors_fits_on_a_screen():
+    layers = nn.Sequential(*(nn.Linear(2, 2) for _ in range(30))).double()
+
+    report = check(lambda x: layers(x), point(1, 2), seed=0)
+
+    assert len(str(report).splitlines()) <= SCREEN
+
+
+def test_a_report_on_a_backward_with_a_long_message_fits_on_a_screen():
+    class Verbose(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.sin()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            raise RuntimeError("\n".join(f"line {number}" for number in range(200)))
+
+    report = check(Verbose.apply, point(3), seed=0)
+
+    assert report.verdict is Verdict.FAIL
+    assert "line 0" in str(report)
+    assert len(str(report).splitlines()) <= SCREEN
+
+
+@every_verdict
+def test_text_has_no_trailing_spaces_and_no_blank_lines(verdict):
+    lines = str(REPORTS[verdict]()).splitlines()
+
+    assert all(line == line.rstrip() for line in lines)
+    assert all(lines)
+
+
+# ── colours ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def _colour_terminal(monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+
+
+@pytest.fixture
+def _dumb_pipe(monkeypatch):
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "COLORTERM"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@every_verdict
+def test_plain_text_has_no_escape_codes(verdict):
+    assert ESCAPE not in str(REPORTS[verdict]())
+
+
+@every_verdict
+@pytest.mark.usefixtures("_colour_terminal")
+def test_plain_text_has_no_escape_codes_even_on_a_colour_terminal(verdict):
+    assert ESCAPE not in str(REPORTS[verdict]())
+
+
+@pytest.mark.parametrize(("verdict", "code"), [("pass", "32"), ("fail", "31"), ("inconclusive", "33")])
+@pytest.mark.usefixtures("_colour_terminal")
+def test_a_colour_terminal_shows_the_verdict_in_its_colour(verdict, code, capsys):
+    REPORTS[verdict]().show()
+
+    assert re.match(rf"{ESCAPE}\[1;{code}m{verdict.upper()}{ESCAPE}\[0m", capsys.readouterr().out)
+
+
+@every_verdict
+@pytest.mark.usefixtures("_colour_terminal")
+def test_colours_are_all_that_a_colour_terminal_adds(verdict, capsys):
+    report = REPORTS[verdict]()
+
+    report.show()
+
+    assert re.sub(rf"{ESCAPE}\[[\d;]*m", "", capsys.readouterr().out).rstrip("\n") == str(report)
+
+
+@every_verdict
+@pytest.mark.usefixtures("_dumb_pipe")
+def test_show_prints_plain_text_into_a_pipe(verdict, capsys):
+    report = REPORTS[verdict]()
+
+    report.show()
+
+    assert capsys.readouterr().out.rstrip("\n") == str(report)
+
+
+@pytest.mark.usefixtures("_colour_terminal")
+def test_no_color_is_respected(monkeypatch, capsys):
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    a_pass().show()
+
+    assert not re.search(rf"{ESCAPE}\[[\d;]*3[0-7]m", capsys.readouterr().out)
+
+
+def test_looking_at_a_report_draws_no_random_numbers():
+    code = (
+        "import random, torch, gradproof; x = torch.ones(2, dtype=torch.float64, requires_grad=True); "
+        "report = gradproof.check(torch.sin, x); state = random.getstate(); text = str(report); "
+        "print(random.getstate() == state)"
+    )
+
+    fresh = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+
+    assert fresh.stdout.strip() == "True", "the first report to be rendered counts: rich draws when it is imported"
