@@ -205,11 +205,12 @@ def test_a_claim_is_the_inner_product_of_gradient_and_direction(values, seed):
     assert claim.slope == pytest.approx(float(gradient @ direction), rel=1e-12, abs=1e-12)
     assert claim.largest_entry == abs(gradient).max()
     assert claim.largest_contribution == abs(gradient * direction).max()
-    assert claim.smallest_step == direction.min()
 
 
-def test_coordinates_that_do_not_move_do_not_count_as_the_smallest_step():
-    assert claim_of(np.ones(3), np.array([0.0, 0.5, 0.7]), 1e-16, Probing()).smallest_step == 0.5
+def test_coordinates_that_do_not_move_do_not_count_as_the_shortest_step():
+    subject = elementwise(np.sin, np.cos, [1.0, 2.0, 3.0])
+
+    assert Ladder(subject, np.array([0.0, 0.5, -0.7])).shortest == 0.5
 
 
 def test_the_bars_of_many_outputs_add_like_a_random_walk():

@@ -45,6 +45,16 @@ class Ladder:
         self.rungs: list[Rung] = []
         self._known: Estimates | None = None
         self._noise: Noise | None = None
+        self._shortest: float | None = None
+
+    @property
+    def shortest(self) -> float:
+        """The shortest step that a coordinate takes at t = 1, of those that move; of very many, among a sample."""
+        if self._shortest is None:
+            reach = abs(self.direction[:: max(1, self.direction.shape[0] // CHUNK)])
+            moving = reach[reach > 0]
+            self._shortest = float(moving.min()) if moving.shape[0] else math.inf
+        return self._shortest
 
     @property
     def lowest(self) -> int:

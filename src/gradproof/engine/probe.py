@@ -81,7 +81,7 @@ class Probe:
             caution = CAUTION**2 if self.sums.bar > 10 * self.sums.floor else CAUTION
         if self.ladder.subject.precision > LOW:
             caution *= 1 + CLEARLY
-        return caution * self.bar / self.claim.smallest_step
+        return caution * self.bar / self.ladder.shortest
 
     @property
     def excess(self) -> float:

@@ -69,6 +69,7 @@ class _Candidate:
     value: Array
     bar: Array
     flat: Array = None  # where no value on these rungs differs from the centre's
+    partial: bool = False  # some outputs have no finite bar
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,8 @@ def best_slopes(xp: Array, centre: Array, rungs: list[Rung], around: Noise) -> E
     """
     floor = abs(centre)
     floor *= around.rounding
-    floor += around.tiny
+    if around.tiny:
+        floor += around.tiny
     candidates = _central_slopes(xp, centre, rungs, floor, around)
     value, bar = candidates[0].value, candidates[0].bar
     trusted: Array = None if len(rungs) < 3 else ~_bent(centre, rungs, bar)
@@ -104,7 +106,7 @@ def best_slopes(xp: Array, centre: Array, rungs: list[Rung], around: Noise) -> E
         trusted = trusted & (abs(candidate.value - value) <= candidate.bar + bar)
         better = trusted & (candidate.bar < bar)
         value, bar = xp.where(better, candidate.value, value), xp.where(better, candidate.bar, bar)
-    if not math.isfinite(float(bar.sum())):
+    if candidates[0].partial and not math.isfinite(float(bar.sum())):
         unknown = ~xp.isfinite(bar)
         for value_beside, bar_beside in _one_sided_slopes(xp, centre, rungs, around):
             better = unknown & (bar_beside < bar)
@@ -173,6 +175,7 @@ def _central_slopes(xp: Array, centre: Array, rungs: list[Rung], floor: Array, a
         if not math.isfinite(float(candidate.bar.sum())):
             candidate.bar = xp.where(xp.isfinite(candidate.bar), candidate.bar, math.inf)
             candidate.value = xp.where(xp.isfinite(candidate.bar), candidate.value, 0.0)
+            candidate.partial = True
     if len(rungs) > 2:
         for k, pair in enumerate(pairs):
             pair.flat = (odd[k] == 0) & (even[k] == 0) & (odd[k + 1] == 0) & (even[k + 1] == 0)

@@ -12,6 +12,8 @@ from gradproof.engine.subject import Array, Subject
 SPREAD = 2.0  # bars of many outputs add like independent errors; this many of their root-sum-squares count
 CLAIM_ROUNDING = 4.0  # units of rounding granted to every entry of a claimed gradient
 CLAIM_ACCURACY = 3e-10  # and this much of it: special functions' series give some ten digits, whatever their type
+USUAL_WEIGHT = 0.76  # root mean square of a cotangent's entries
+HANDFUL = 64  # outputs, up to which the plain sum of bars may be the smaller
 CAUTION = 3.0  # bars of a ladder with more than two rungs
 UNDERFLOW = 1e-290  # a sum of squares below this has lost its terms
 
@@ -45,7 +47,6 @@ class Claim:
     forgiven: float
     largest_contribution: float
     largest_entry: float
-    smallest_step: float
 
 
 def combine(ladder: Ladder, cotangent: Array, low: int = 0, high: int | None = None) -> Sums:
@@ -54,24 +55,24 @@ def combine(ladder: Ladder, cotangent: Array, low: int = 0, high: int | None = N
     The cotangent's signs are drawn independently of the errors, so the errors add like a random walk: the bar is a
     multiple of the root of the sum of squares, and never more than the plain sum.
     """
-    total = _Total(ladder.subject.arrays, cotangent, _caution(ladder))
-    for where, piece in ladder.pieces(low, ladder.subject.outputs.size if high is None else high):
-        total.add(where, piece)
-    return total.sums()
+    (sums,) = combine_each(ladder, [cotangent], low, high)
+    return sums
 
 
-def combine_each(ladder: Ladder, cotangents: list[Array]) -> list[Sums]:
+def combine_each(ladder: Ladder, cotangents: list[Array], low: int = 0, high: int | None = None) -> list[Sums]:
     """The same for several cotangents, in one pass over the slopes."""
-    totals = [_Total(ladder.subject.arrays, cotangent, _caution(ladder)) for cotangent in cotangents]
-    for where, piece in ladder.pieces(0, ladder.subject.outputs.size):
+    totals = [_Total(ladder.subject.arrays, cotangent) for cotangent in cotangents]
+    floors = plain_floors = 0.0
+    for where, piece in ladder.pieces(low, ladder.subject.outputs.size if high is None else high):
+        squares = float(piece.floor @ piece.floor)
+        floors += squares
+        if squares < UNDERFLOW:
+            plain_floors += float(piece.floor.sum())
         for total in totals:
             total.add(where, piece)
-    return [total.sums() for total in totals]
-
-
-def _caution(ladder: Ladder) -> float:
-    """Of several bars for one slope the smallest is taken, and the smallest is too small now and then."""
-    return CAUTION if len(ladder.rungs) > 2 else 1.0
+    caution = CAUTION if len(ladder.rungs) > 2 else 1.0
+    floor = SPREAD * USUAL_WEIGHT * math.sqrt(floors) + plain_floors
+    return [total.sums(caution, floor) for total in totals]
 
 
 @dataclass(slots=True)
@@ -80,60 +81,50 @@ class _Total:
 
     xp: Array
     cotangent: Array
-    caution: float
     slope: float = 0.0
     plain: float = 0.0
     square: float = 0.0
-    floor: float = 0.0
-    plain_floor: float = 0.0
     parts: float = 0.0
 
     def add(self, where: slice, piece: Estimates) -> None:
         u = self.cotangent[where]
-        weight = abs(u)
-        weighted = weight * piece.bar
-        total = float(weighted.sum())
-        if not math.isfinite(total):  # an unknown slope with no weight is no loss
+        weighted = abs(u)
+        weighted *= piece.bar
+        square = float(weighted @ weighted)
+        if not math.isfinite(square):  # an unknown slope with no weight is no loss
             weighted = self.xp.where(u == 0, 0.0, weighted)
-            total = float(weighted.sum())
-        weight *= piece.floor
+            square = float(weighted @ weighted)
+        self.square += square
         part = u * piece.value
-        self.plain += total
         self.slope += float(part.sum())
         self.parts += float(part @ part)
-        self.square += float(weighted @ weighted)
-        self.floor += float(weight @ weight)
-        self.plain_floor += float(weight.sum())
+        if u.shape[0] <= HANDFUL or square < UNDERFLOW:
+            self.plain += float(weighted.sum())
+        else:
+            self.plain = math.inf
 
-    def sums(self) -> Sums:
-        random_walk = SPREAD * math.sqrt(self.square)
-        bar = min(self.plain, random_walk) if self.square > UNDERFLOW else self.plain
-        floor = SPREAD * math.sqrt(self.floor) if self.floor > UNDERFLOW else self.plain_floor
-        return Sums(self.slope, self.caution * bar, floor, math.sqrt(self.parts))
+    def sums(self, caution: float, floor: float) -> Sums:
+        """The bar takes caution: of several bars for one slope the smallest is taken, which may be too small."""
+        bar = min(self.plain, SPREAD * math.sqrt(self.square)) if self.square > UNDERFLOW else self.plain
+        return Sums(self.slope, caution * bar, floor, math.sqrt(self.parts))
 
 
 def claim_of(gradient: Array, direction: Array, precision: float, options: Probing) -> Claim:
     """What a gradient predicts along a direction."""
     slope = square = largest = forgiven = entry = 0.0
-    step = math.inf
     for where in slices(0, gradient.shape[0]):
         g, v = gradient[where], direction[where]
-        contribution, reach = g * v, abs(v)
+        contribution = g * v
         slope += float(contribution.sum())
         square += float(contribution @ contribution)
-        largest = max(largest, float(abs(contribution).max()))
-        entry = max(entry, float(abs(g).max()))
-        shortest = float(reach.min())
-        if not shortest:  # coordinates that do not move are not asked about
-            moving = reach[reach > 0]
-            shortest = float(moving.min()) if moving.shape[0] else math.inf
-        step = min(step, shortest)
+        largest = max(largest, float(contribution.max()), -float(contribution.min()))
+        entry = max(entry, float(g.max()), -float(g.min()))
         if options.rtol or options.atol:
-            allowed = reach * (options.atol + options.rtol * abs(g))
+            allowed = abs(v) * (options.atol + options.rtol * abs(g))
             forgiven += float(allowed @ allowed)
     together = max(math.sqrt(square), largest)
     rounding = (CLAIM_ROUNDING * precision + CLAIM_ACCURACY) * together + precision * abs(slope)
-    return Claim(slope, rounding, SPREAD * math.sqrt(forgiven), largest, entry, step)
+    return Claim(slope, rounding, SPREAD * math.sqrt(forgiven), largest, entry)
 
 
 def restricted(subject: Subject, vector: Array, low: int, high: int) -> Array:

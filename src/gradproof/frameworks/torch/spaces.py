@@ -110,13 +110,14 @@ class Space:
         outs: Sequence[Tensor | None] = memory or [None] * len(tensors)
         return [_displaced(tensor, step, t, out) for tensor, step, out in zip(tensors, steps, outs, strict=True)]
 
-    def random(self, seed: int) -> Tensor:
-        """Signs times magnitudes in [½, 1]: they never shrink a lone error much, nor cancel several exactly."""
+    def random(self, seed: int, size: float = 1.0) -> Tensor:
+        """Signs times magnitudes in [½, 1] of a size: they never shrink a lone error much, nor cancel several."""
         generator = torch.Generator("cpu").manual_seed(seed)
         if self.size <= BLOCK:
-            return _signed((self.size,), 0.5, generator).to(self.device)
+            vector = _signed((self.size,), 0.5, generator)
+            return (vector if size == 1 else vector.mul_(size)).to(self.device)
         least = math.sqrt(0.5)
-        outer = _signed((-(-self.size // BLOCK), 1), least, generator).to(self.device)
+        outer = _signed((-(-self.size // BLOCK), 1), least, generator).mul_(size).to(self.device)
         inner = _signed((1, BLOCK), least, generator).to(self.device)
         return (outer * inner).view(-1)[: self.size]
 

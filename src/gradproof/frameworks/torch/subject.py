@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -57,7 +58,8 @@ class TorchSubject:
         self._direction: Tensor | None = None
         self._steps: list[Tensor] = []
         self._memory: list[Tensor] | None = None
-        self._first_values: list[Tensor] | None = None
+        self._first: tuple[Tensor, float, list[Tensor], Tensor] | None = None
+        self._again: set[int] = set()
         try:
             self._first_call()
         except BaseException:
@@ -114,13 +116,14 @@ class TorchSubject:
         self.results = [tensor for _, tensor in connected or tensors]
         self.outputs = Space(self._paths, self.results)
         self.centre = self.outputs.coordinates(self.results)
-        self.finite = bool(torch.isfinite(self.centre.sum()))
         self._size = self._largest_value()
         self._storages = {tensor.untyped_storage().data_ptr() for tensor in self.results if tensor.numel()}
         self.precision = max(self.inputs.precision, self.outputs.precision)
         self.gradient_precision = self.precision
         self.largest = self.inputs.largest
         self.tiny = max(self.inputs.tiny, self.outputs.tiny)
+        if self.tiny < ORDINARY[0] < self._size:
+            self.tiny = 0.0  # nothing here is so small that it matters
         self.notes += captured_tensors(self.call, self.results, copies)
 
     @property
@@ -135,12 +138,15 @@ class TorchSubject:
 
     def direction(self, seed: int, step: float, absolute: bool) -> Tensor:
         """A random direction, scaled to the point, such that the point plus it is representable."""
-        vector = self.inputs.random(2 * seed)
         if self._scales is None:
             self._scales = [scale_of(point, self.inputs.device) for point in self.points]
-        for part, point, scale in zip(self.inputs.parts, self.points, self._scales, strict=True):
+        scales = [step if absolute else step * scale for scale in self._scales]
+        common = scales[0] if len(scales) == 1 and isinstance(scales[0], float) else 1.0
+        vector = self.inputs.random(2 * seed, common)
+        for part, point, scale in zip(self.inputs.parts, self.points, scales, strict=True):
             piece = vector[part.start : part.stop]
-            piece.mul_(step if absolute else step * scale)
+            if scale is not common:
+                piece.mul_(scale)
             origin = as_real(point).reshape(-1).to(piece.device)
             if origin.dtype == piece.dtype:
                 piece.add_(origin).sub_(origin)
@@ -178,11 +184,11 @@ class TorchSubject:
             return torch.full_like(self.centre, torch.nan)
         values = self.outputs.coordinates(results)
         storages = {tensor.untyped_storage().data_ptr() for tensor in results if tensor.numel()}
-        if not storages.isdisjoint(self._storages):
+        if not storages.isdisjoint(self._storages) or not storages.isdisjoint(self._again):
             return self._from_shared_memory(values)
-        if self._first_values is None:  # held, and copied, so that memory that comes again is noticed in time
-            self._first_values, values = results, values.clone()
-            self._storages |= storages
+        if self._first is None:  # held, so that memory that comes again is noticed
+            self._first = (direction, t, results, values)
+            self._again |= storages
         if self.inputs.size >= LARGE:
             shared = any(tensor.untyped_storage().data_ptr() in storages for tensor in moved)
             self._memory = None if shared or self._needs_graph else moved
@@ -245,9 +251,13 @@ class TorchSubject:
 
     def _largest_value(self) -> float:
         """The size of the values, kept within what can be divided by; one where there is none."""
+        self.finite = True
         if not self.outputs.size:
             return 1.0
-        largest = float(self.centre.abs().nan_to_num(0.0, 0.0, 0.0).max())
+        largest = max(float(self.centre.max()), -float(self.centre.min()))
+        if not math.isfinite(largest):
+            self.finite = False
+            largest = float(self.centre.abs().nan_to_num(0.0, 0.0, 0.0).max())
         return min(max(largest, 1e-290), 1e290) if largest else 1.0
 
     def _fixed_tensors(self) -> list[Tensor]:
@@ -302,12 +312,15 @@ class TorchSubject:
             return self._called(fresh)
 
     def _from_shared_memory(self, values: Tensor) -> Tensor:
-        """A function that returns the same memory at every call: keep copies, and ask for the centre again."""
+        """A function that returns the same memory again: keep copies, and ask anew for what was overwritten."""
         kept = values.clone()
         if not self._shares_memory:
             self._shares_memory = True
             still = torch.zeros(self.inputs.size, dtype=torch.float64, device=self.inputs.device)
             self.centre = self.evaluate(still, 0.0)
+            if self._first is not None:
+                direction, t, _, overwritten = self._first
+                overwritten.data = self.evaluate(direction, t)
         return kept
 
 
