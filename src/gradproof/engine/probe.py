@@ -97,7 +97,7 @@ class Probe:
     @property
     def coarse(self) -> bool:
         """Whether the bar is wide, and may be narrowed."""
-        return self.sums.bar > max(ENOUGH * self.claim.largest_contribution, NEAR_FLOOR * self.sums.floor)
+        return _wide(self.sums, self.claim)
 
 
 def ask(subject: Subject, seed: int, options: Probing, span: tuple[int, int] | None = None) -> list[Probe]:
@@ -118,23 +118,35 @@ def ask(subject: Subject, seed: int, options: Probing, span: tuple[int, int] | N
     cotangents = [subject.cotangent(seed)]
     if subject.inputs.size >= LARGE:
         cotangents.append(subject.cotangent(seed + 1))
-    sums = combine_each(ladder, cotangents)
-    probes = [_claimed(ladder, u, total, seed, options) for u, total in zip(cotangents, sums, strict=True)]
-    if all(map(_clear, probes)):
-        probes = [_by_blocks(probe, options) for probe in probes]
-        if all(probe.agrees for probe in probes):
-            return probes
-    doubtful = next(number for number, probe in enumerate(probes) if not _clear(probe))
-    probe, cotangent = probes[doubtful], cotangents[doubtful]
-    suspects = _suspects(ladder)
-    if suspects is not None and probe.coarse:
-        calm = _compare(ladder, _without(subject, cotangent, suspects), seed, options)
-        calm = _by_blocks(calm, options) if _clear(calm) else calm
-        if _clear(calm):
-            few = Watched(subject, suspects)
-            probe = _compare(ladder.watching(few), cotangent[suspects], seed, options)
-            return [calm, _look_closer(probe, step, options)]
+    probes: list[Probe] = []
+    for cotangent, sums in zip(cotangents, combine_each(ladder, cotangents), strict=True):
+        probe = _claimed(ladder, cotangent, sums, seed, options)
+        refined = _by_blocks(probe, options) if _clear(probe) else probe
+        if not (_clear(probe) and refined.agrees):
+            return _doubted(refined, cotangent, step, options)
+        probes.append(refined)
+    return probes
+
+
+def _doubted(probe: Probe, cotangent: Array, step: float, options: Probing) -> list[Probe]:
+    """Look closer: at a few suspects by themselves where the others are calm, or at all outputs."""
+    ladder, subject = probe.ladder, probe.ladder.subject
+    suspects = _suspects(ladder) if probe.coarse else None
+    if suspects is not None:
+        rest = _without(cotangent, suspects)
+        sums = combine(ladder, rest)
+        if not _wide(sums, probe.claim):
+            calm = _claimed(ladder, rest, sums, probe.seed, options)
+            calm = _by_blocks(calm, options) if _clear(calm) else calm
+            if _clear(calm):
+                few = _compare(ladder.watching(Watched(subject, suspects)), cotangent[suspects], probe.seed, options)
+                return [calm, _look_closer(few, step, options)]
     return [_look_closer(probe, step, options)]
+
+
+def _wide(sums: Sums, claim: Claim) -> bool:
+    """Whether a bar may be worth narrowing: it is more than a trifle, and more than rounding makes it."""
+    return sums.bar > max(ENOUGH * claim.largest_contribution, NEAR_FLOOR * sums.floor)
 
 
 def _clear(probe: Probe) -> bool:
@@ -149,7 +161,7 @@ def _suspects(ladder: Ladder) -> Array | None:
     return odd_ones_out if 0 < odd_ones_out.shape[0] <= FEW * ladder.subject.outputs.size else None
 
 
-def _without(subject: Subject, vector: Array, coordinates: Array) -> Array:
+def _without(vector: Array, coordinates: Array) -> Array:
     rest = vector * 1.0
     rest[coordinates] = 0.0
     return rest
@@ -161,7 +173,7 @@ def _look_closer(probe: Probe, step: float, options: Probing) -> Probe:
     repeatable = not bool((abs(again - ladder.subject.centre) > options.nondet_tol).any())
     for thorough in (False, True) if probe.agrees else (True,):
         if options.step is None:
-            _grow(ladder, cotangent, step, thorough)
+            _grow(ladder, cotangent, step, math.inf if thorough else ENOUGH * probe.claim.largest_contribution)
         probe = _settled(probe, cotangent, options)
         if probe.agrees:
             break
@@ -218,18 +230,22 @@ def _claimed(ladder: Ladder, cotangent: Array, sums: Sums, seed: int, options: P
     )
 
 
-def _grow(ladder: Ladder, cotangent: Array, step: float, thorough: bool) -> None:
+def _grow(ladder: Ladder, cotangent: Array, step: float, enough: float) -> None:
     """Add rungs below, against truncation, kinks and edges, and above, against noise, while they help.
 
-    A thorough ladder gets a few below in any case, and above all that there are: values may stand still on small
-    steps.
+    That is until the bar is narrow enough. Where no bar is, the ladder is to be thorough: it gets a few rungs below in
+    any case, and above all that there are, since values may stand still on small steps.
     """
     stride = max(1, ladder.subject.outputs.size // SAMPLE)
+    thorough = enough == math.inf
+    enough = 0.0 if thorough else enough / math.sqrt(stride) / CAUTION
     start, lost = _score(ladder, cotangent, stride)
     score = start
     while (exponent := ladder.lowest - 1) >= FINEST:
         ladder.add(exponent)
         last, (score, lost) = score, _score(ladder, cotangent, stride)
+        if score < enough and lost == 0:
+            return
         if score * WORTH_IT > last and lost < MOST and not _edge(ladder) and (exponent <= -2 or not thorough):
             break
     if score * WORTH_IT < start and lost < MOST and not thorough:

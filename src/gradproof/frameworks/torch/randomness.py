@@ -20,34 +20,32 @@ class HeldGenerators:
         self._cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]  # torch's own
         self._python = random.getstate()
         self._numpy = _NumpyState.now()
+        self._python_moved = self._numpy_moved = False
 
     def moved(self) -> bool:
         """Whether anything has been drawn since. A draw moves a Mersenne twister's position or renews its key."""
-        python = random.getstate()
-        if self.moved_in_torch() or (python[1][-1], python[1][0], python[2]) != (
-            self._python[1][-1],
-            self._python[1][0],
-            self._python[2],
-        ):
-            return True
-        if self._cuda and any(
-            not torch.equal(held, now) for held, now in zip(self._cuda, torch.cuda.get_rng_state_all(), strict=True)
-        ):
-            return True
-        return self._numpy is not None and self._numpy.moved()
-
-    def moved_in_torch(self) -> bool:
-        """Whether torch's own generator has moved since: a check that costs next to nothing."""
-        return not torch.equal(self._torch, torch.get_rng_state())
+        now, then = random.getstate(), self._python
+        self._python_moved |= (now[1][-1], now[1][0], now[2]) != (then[1][-1], then[1][0], then[2])
+        self._numpy_moved |= self._numpy is not None and self._numpy.moved()
+        return self._python_moved or self._numpy_moved or self._moved_in_torch()
 
     def restore(self) -> None:
-        """Put every generator back."""
+        """Put back every generator that was found to move."""
         torch.set_rng_state(self._torch)
         if self._cuda:
             torch.cuda.set_rng_state_all(self._cuda)
-        random.setstate(self._python)
-        if self._numpy is not None:
+        if self._python_moved:
+            random.setstate(self._python)
+        if self._numpy_moved and self._numpy is not None:
             self._numpy.restore()
+
+    def _moved_in_torch(self) -> bool:
+        if not torch.equal(self._torch, torch.get_rng_state()):
+            return True
+        return any(
+            not torch.equal(held, now)
+            for held, now in zip(self._cuda, torch.cuda.get_rng_state_all() if self._cuda else [], strict=True)
+        )
 
 
 class _NumpyState:

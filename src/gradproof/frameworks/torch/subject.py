@@ -63,7 +63,8 @@ class TorchSubject:
         try:
             self._first_call()
         except BaseException:
-            self._generators.restore()
+            if self._generators.moved():
+                self._generators.restore()
             raise
 
     @classmethod
@@ -79,7 +80,8 @@ class TorchSubject:
         except Exception:
             return None
         finally:
-            self._generators.restore()
+            if self._generators.moved():
+                self._generators.restore()
         if not wide.outputs.size or wide.outputs.size != self.outputs.size or wide.precision >= self.precision:
             return None
         difference, size = abs(wide.centre - self.centre), abs(wide.centre)
@@ -246,7 +248,7 @@ class TorchSubject:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._draws or self._generators.moved():
+        if self._generators.moved() or self._draws:
             self._generators.restore()
 
     def _largest_value(self) -> float:
