@@ -460,7 +460,7 @@ def test_json_holds_every_field(function):
     assert data["subject"]["name"] == report.subject.name
     assert [each["numerical"] for each in data["readings"]] == [each.numerical for each in report.readings]
     assert [each["message"] for each in data["findings"]] == [each.message for each in report.findings]
-    assert data["resolution"]["absolute"] == report.resolution.absolute
+    assert float(data["resolution"]["absolute"]) == report.resolution.absolute
 
 
 def test_json_holds_the_wrong_entries():

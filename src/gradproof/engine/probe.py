@@ -76,6 +76,8 @@ class Probe:
         It is more than the bar: on doubt bars are taken with caution, and more so where noise makes them up, or where
         values are coarse.
         """
+        if self.unresolved >= self.ladder.subject.outputs.size:
+            return math.inf
         caution = 1.0
         if len(self.ladder.rungs) == 2:
             caution = CAUTION**2 if self.sums.bar > 10 * self.sums.floor else CAUTION

@@ -30,7 +30,7 @@ FOURTH = 37.6  # standard deviations of noise in the even fourth difference, for
 DEVIATIONS = 4.0  # standard deviations of the noise that is usual, granted to every value in proportion to its size
 HUM = 2.5  # medians of the even fourth differences, granted to every output
 COARSEST = 0.05  # relative noise at the most; beyond it is no noise but a function that changes too fast
-COMPANY = 0.1  # of the outputs must change for the rest to be told by them
+COMPANY = 0.5  # of the outputs must change for the rest to be told by them
 STRUCTURE = 30.0  # times the noise on the finest steps
 SMOOTH = 0.3  # a slope whose bar is below this fraction of it looks smooth
 
