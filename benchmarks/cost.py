@@ -20,7 +20,7 @@ from benchmarks.operators import Scenario, scenarios
 from benchmarks.shapes import BUILDERS
 
 ALLOWED_RATIO = 1.5
-ALLOWED_SHARE = {"elementwise": 2.0, "matmul": 0.3, "convolution": 0.3, "attention": 0.3}
+ALLOWED_SHARE = {"elementwise": 2.0, "matmul": 0.3, "linear": 0.3, "convolution": 0.3, "attention": 0.3}
 
 
 def seconds(action: Callable[[], object]) -> float:

@@ -34,6 +34,13 @@ def matmul(size: int) -> tuple[Function, Tensor]:
     return lambda x: x @ weight, _point(size // width, width)
 
 
+def linear(size: int) -> tuple[Function, Tensor]:
+    """A product with fewer operations an entry than the square one: the harder case for what comes on top of it."""
+    width = min(1000, int(size**0.5))
+    weight = torch.randn(width, width, dtype=torch.float64)
+    return lambda x: x @ weight, _point(size // width, width)
+
+
 def convolution(size: int) -> tuple[Function, Tensor]:
     weight = torch.randn(16, 16, 3, 3, dtype=torch.float64)
     side = 8 if size < 100_000 else 64
@@ -60,6 +67,7 @@ BUILDERS: dict[str, Builder] = {
     "softmax": softmax,
     "layer norm": layer_norm,
     "matmul": matmul,
+    "linear": linear,
     "convolution": convolution,
     "gather": gather_with_duplicates,
     "attention": attention,
