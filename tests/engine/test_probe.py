@@ -10,7 +10,7 @@ from numpy_subject import NumpySubject, elementwise, hashed
 
 from gradproof.engine.ladder import Ladder, first_step
 from gradproof.engine.probe import BLOCKS, ask
-from gradproof.engine.weighing import CAUTION, Probing, claim_of, combine, restricted
+from gradproof.engine.weighing import CAUTION, Probing, claim_of, combine, combine_each, glance, restricted
 
 thoroughly = settings(max_examples=100, deadline=None, derandomize=True)
 points = st.lists(st.floats(0.3, 3), min_size=1, max_size=20)
@@ -260,3 +260,60 @@ def test_a_disagreement_without_bounds_has_no_finite_excess():
 
     assert not probe.agrees
     assert probe.excess == math.inf
+
+
+MANY_OUTPUTS = 600_000
+
+
+def spread_out(at, wrong=0.0):
+    """Three inputs that many outputs follow, each in its own proportion."""
+    shares = 1 + (np.arange(MANY_OUTPUTS) % 1009) / 1009
+
+    def gradient(x, u):
+        per_input = (shares * u).reshape(-1, 3).sum(axis=0)
+        return per_input * (np.cos(x) + wrong)
+
+    return NumpySubject(lambda x: shares * np.tile(np.sin(x), MANY_OUTPUTS // 3), gradient, at)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_glance_at_very_many_outputs_gives_the_slope_of_all_and_nearly_their_bar(seed):
+    subject = spread_out([0.5, 1.0, 2.0])
+    ladder, cotangents = ladder_of(subject, seed), [subject.cotangent(seed), subject.cotangent(seed + 1)]
+
+    for seen, known in zip(glance(ladder, cotangents), combine_each(ladder, cotangents), strict=True):
+        assert abs(seen.slope - known.slope) <= 1e-3 * known.bar
+        assert 0.8 * known.bar < seen.bar < 1.25 * known.bar
+        assert 0.8 * known.floor < seen.floor < 1.25 * known.floor
+        assert 0.8 * known.size < seen.size < 1.25 * known.size
+
+
+def test_very_many_outputs_are_probed_as_cheaply_as_few():
+    subject = spread_out([0.5, 1.0, 2.0])
+    (probe,) = ask(subject, 0, Probing())
+
+    assert probe.agrees
+    assert (subject.evaluations, subject.pullbacks) == (4, 1)
+
+
+def test_a_wrong_entry_behind_very_many_outputs_disagrees():
+    (probe,) = ask(spread_out([0.5, 1.0, 2.0], wrong=np.array([0, 1e-6, 0])), 0, Probing())
+
+    assert not probe.agrees
+
+
+def test_one_undefined_output_among_very_many_is_set_aside_and_the_rest_agree():
+    def values(x):
+        outputs = np.tile(np.sin(x), MANY_OUTPUTS // 3)
+        outputs[77] = math.nan if x[0] > 0.5 else 0.0
+        return outputs
+
+    def gradient(x, u):
+        u = u.copy()
+        u[77] = 0.0
+        return u.reshape(-1, 3).sum(axis=0) * np.cos(x)
+
+    probes = ask(NumpySubject(values, gradient, [0.5, 1.0, 2.0]), 0, Probing())
+
+    assert all(probe.agrees for probe in probes)
+    assert sum(probe.unresolved for probe in probes) <= 1

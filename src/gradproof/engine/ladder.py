@@ -7,7 +7,7 @@ Nothing in this module knows about autograd, layouts or reports.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 from gradproof.engine.slopes import RATIO, Estimates, Noise, Rung, best_slopes, noise_around
@@ -137,27 +137,46 @@ class Ladder:
         function it shrinks with the step, of noise it grows as the step shrinks, of a kink it stays. Only a jump that
         makes up much of the bar matters.
         """
-        before, after = zip(*(self.sides(rung) for rung in self.rungs[:3]), strict=True)
-        jumps = [right - left for left, right in zip(before, after, strict=True)]
-        grainy = (20 * self.noise().rounding / self.rungs[0].t) * abs(self.subject.centre)
-        steady = (abs(jumps[0]) > 0.4 * bar) & (abs(jumps[0]) > grainy)
-        for finer, coarser in pairwise(jumps):
-            steady = steady & (abs(finer - coarser) <= 0.25 * abs(finer))
-        return steady
+        grainy = 20 * self.noise().rounding / self.rungs[0].t
+
+        def bend(where: slice) -> Array:
+            centre, rungs = self.subject.centre[where], self._cut(where)[:3]
+            jumps = [rung.split(centre)[1] * (1 / rung.t) for rung in rungs]
+            clear = (abs(jumps[0]) > 0.4 * bar[where]) & (abs(jumps[0]) > grainy * abs(centre))
+            return _stays(clear, jumps, 0.25)
+
+        return self._flags(bend)
 
     def jumps(self) -> Array:
         """Which outputs leap at the point itself: they differ from their surroundings by as much, whatever the step."""
-        centre = self.subject.centre
-        leaps = [(rung.plus - centre) - (centre - rung.minus) for rung in self.rungs[:3]]
-        finest = self.rungs[0]
-        steady = (abs(leaps[0]) > 1e3 * self.subject.precision * abs(centre)) & (
-            abs(leaps[0]) > 0.5 * abs(finest.plus - finest.minus)
-        )
-        for finer, coarser in pairwise(leaps):
-            steady = steady & (abs(finer - coarser) <= 0.02 * abs(finer))
-        return steady
+
+        def leap(where: slice) -> Array:
+            centre, rungs = self.subject.centre[where], self._cut(where)[:3]
+            leaps = [rung.split(centre)[1] for rung in rungs]
+            finest, size = rungs[0], abs(leaps[0])
+            clear = (size > 1e3 * self.subject.precision * abs(centre)) & (size > 0.5 * abs(finest.plus - finest.minus))
+            return _stays(clear, leaps, 0.02)
+
+        return self._flags(leap)
+
+    def _flags(self, flag: Callable[[slice], Array]) -> Array:
+        """A yes or no for every output, found chunk by chunk."""
+        size = self.subject.outputs.size
+        if size <= CHUNK:
+            return flag(slice(0, size))
+        flags = self.subject.centre != self.subject.centre
+        for where in slices(0, size):
+            flags[where] = flag(where)
+        return flags
 
     def sides(self, rung: Rung) -> tuple[Array, Array]:
         """The slopes on the two sides of the point, at one step."""
         centre = self.subject.centre
         return (centre - rung.minus) / rung.t, (rung.plus - centre) / rung.t
+
+
+def _stays(clear: Array, jumps: list[Array], within: float) -> Array:
+    """Where a jump that is clear on the finest rung is as large on the next ones."""
+    for finer, coarser in pairwise(jumps):
+        clear = clear & (abs(finer - coarser) <= within * abs(finer))
+    return clear

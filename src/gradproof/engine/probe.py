@@ -23,6 +23,7 @@ from gradproof.engine.weighing import (
     claim_of,
     combine,
     combine_each,
+    glance,
     restricted,
 )
 
@@ -39,6 +40,7 @@ BLOCKS = 256  # at most
 WORK = 1 << 25  # gradient entries that blocks may cost at most, all together
 OUTLIER = 100.0  # times the bar that 99 % of the outputs keep to
 LARGE = 50_000  # inputs from which on a second incoming gradient is asked about
+VAST = 500_000  # outputs from which on a glance at their bars comes first
 MANY = 1000  # outputs from which on a few odd ones are worth looking at by themselves
 FEW = 0.01  # of the outputs
 MATERIAL = 1e-2  # of the largest contribution: a kink that hides more than this is in the way
@@ -120,9 +122,12 @@ def ask(subject: Subject, seed: int, options: Probing, span: tuple[int, int] | N
     cotangents = [subject.cotangent(seed)]
     if subject.inputs.size >= LARGE:
         cotangents.append(subject.cotangent(seed + 1))
+    vast = subject.outputs.size >= VAST
     probes: list[Probe] = []
-    for cotangent, sums in zip(cotangents, combine_each(ladder, cotangents), strict=True):
+    for cotangent, sums in zip(cotangents, (glance if vast else combine_each)(ladder, cotangents), strict=True):
         probe = _claimed(ladder, cotangent, sums, seed, options)
+        if vast and not _clear(probe):
+            probe = replace(probe, sums=combine(ladder, cotangent))
         refined = _by_blocks(probe, options) if _clear(probe) else probe
         if not (_clear(probe) and refined.agrees):
             return _doubted(refined, cotangent, step, options)

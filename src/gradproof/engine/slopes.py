@@ -114,6 +114,11 @@ def best_slopes(xp: Array, centre: Array, rungs: list[Rung], around: Noise) -> E
     return Estimates(value, bar, floor)
 
 
+def extrapolated(near: float, far: float) -> float:
+    """The slope at no step at all, from those at one step and at `RATIO` times it."""
+    return near + (near - far) / (RATIO**2 - 1)
+
+
 def _bent(centre: Array, rungs: list[Rung], bar: Array) -> Array:
     """Where the slopes on the two sides differ by as much on the finest steps as on the next two."""
     jumps = [rung.split(centre)[1] / rung.t for rung in rungs[:3]]

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from gradproof.engine.ladder import Ladder, slices
-from gradproof.engine.slopes import Estimates
+from gradproof.engine.slopes import Estimates, extrapolated
 from gradproof.engine.subject import Array, Subject
 
 SPREAD = 2.0  # bars of many outputs add like independent errors; this many of their root-sum-squares count
@@ -15,6 +15,7 @@ CLAIM_ACCURACY = 3e-10  # and this much of it: special functions' series give so
 USUAL_WEIGHT = 0.76  # root mean square of a cotangent's entries
 HANDFUL = 64  # outputs, up to which the plain sum of bars may be the smaller
 CAUTION = 3.0  # bars of a ladder with more than two rungs
+GLIMPSE = 8  # of this many outputs the bar of one is looked at
 UNDERFLOW = 1e-290  # a sum of squares below this has lost its terms
 
 
@@ -73,6 +74,37 @@ def combine_each(ladder: Ladder, cotangents: list[Array], low: int = 0, high: in
     caution = CAUTION if len(ladder.rungs) > 2 else 1.0
     floor = SPREAD * USUAL_WEIGHT * math.sqrt(floors) + plain_floors
     return [total.sums(caution, floor) for total in totals]
+
+
+def glance(ladder: Ladder, cotangents: list[Array]) -> list[Sums]:
+    """The same for very many outputs on two rungs, with bars from an eighth of them: enough where nothing is in doubt.
+
+    An output of which the slope is not known makes the sum NaN, and one with an odd bar may go unseen: then the bar is
+    too small, not too wide, and what disagrees with it is weighed in full.
+    """
+    lower, upper = ladder.rungs
+    near, far = [0.0] * len(cotangents), [0.0] * len(cotangents)
+    totals = [_Total(ladder.subject.arrays, cotangent) for cotangent in cotangents]
+    floors, share = 0.0, 0.0
+    for where in slices(0, ladder.subject.outputs.size):
+        fine, coarse = lower.plus[where] - lower.minus[where], upper.plus[where] - upper.minus[where]
+        for number, cotangent in enumerate(cotangents):
+            near[number] += float(cotangent[where] @ fine)
+            far[number] += float(cotangent[where] @ coarse)
+        part = -(-(where.stop - where.start) // GLIMPSE)
+        share += part
+        for few, piece in ladder.pieces(where.start, where.start + part):
+            floors += float(piece.floor @ piece.floor)
+            for total in totals:
+                total.add(few, piece)
+    share /= ladder.subject.outputs.size
+    answers = []
+    for total, fine, coarse in zip(totals, near, far, strict=True):
+        seen = total.sums(1.0, SPREAD * USUAL_WEIGHT * math.sqrt(floors))
+        slope = extrapolated(fine * (0.5 / lower.t), coarse * (0.5 / upper.t))
+        widen = math.sqrt(1 / share)
+        answers.append(Sums(slope, widen * seen.bar, widen * seen.floor, widen * seen.size))
+    return answers
 
 
 @dataclass(slots=True)
