@@ -6,14 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradproof._options import Options
+from gradproof._options import Options, modes_of
 from gradproof._report import Report
-from gradproof.engine.judgement import Judgement, judge
-from gradproof.engine.results import Checked, Cost, Verdict
-from gradproof.engine.rounded import judge_rounded
+from gradproof.engine.results import Checked, Cost
 from gradproof.errors import GradientError
-
-DOUBLE = 1e-15  # the spacing of double-precision numbers near one is below this
+from gradproof.report.progress import Bar
 
 
 def check(
@@ -21,11 +18,11 @@ def check(
     inputs: Any,
     *,
     wrt: int | str | Sequence[int | str] | None = None,
-    modes: Sequence[str] = ("reverse",),
+    modes: str | Sequence[str] | None = None,
     order: int = 1,
     coverage: str = "probe",
     masked: bool | None = None,
-    contracts: Sequence[str] = (),
+    contracts: Sequence[str] | None = None,
     rtol: float = 0.0,
     atol: float = 0.0,
     nondet_tol: float = 0.0,
@@ -46,21 +43,23 @@ def check(
             are then checked too, by name.
         inputs: one tensor, or a collection that is spread over the function's parameters.
         wrt: the inputs to check, by position, name or path. By default those that require grad.
-        modes: which derivatives to check.
-        order: first or second derivatives.
+        modes: "reverse", "forward" or both. By default reverse, and forward where an autograd Function of your own has
+            a jvp.
+        order: 1, or 2 for second derivatives: every nesting of the modes, of which two give four.
         coverage: "probe" asks about random directions, "full" about every entry.
         masked: the semantics of sparse inputs.
-        contracts: which further laws to check.
+        contracts: which further laws to check, by name; () for none. By default all: an ability that is absent, such as
+            vmap, is then a note, where asked for by name it is a failure.
         rtol: an error, relative to the gradient entry, that is accepted on top of the bar.
         atol: an absolute error that is accepted on top of the bar.
         nondet_tol: how far two calls at the same point may differ before the function counts as random.
         probes: the number of random directions. One finds any lone wrong real number above the resolution; errors of
             any other shape, k times the resolution, escape each probe with a probability of about 1/k.
         seed: what the directions are drawn from; a report's seed replays it.
-        progress: whether to show progress.
+        progress: whether to show a bar on long work; by default where someone is looking at a terminal.
     """
     options = Options(
-        modes=modes,
+        modes=modes_of(modes),
         order=order,
         coverage=coverage,
         masked=masked,
@@ -87,27 +86,34 @@ def assert_gradients(func: Callable[..., Any], inputs: Any, **options: Any) -> N
         raise GradientError(str(report), report)
 
 
-def examine(func: Callable[..., Any], inputs: Any, *, wrt: Any, options: Options) -> Report:
+def examine(func: Callable[..., Any], inputs: Any, *, wrt: Any, options: Options, incoming: Any = None) -> Report:
     """The way from a function to a report, for options that are already valid."""
+    from gradproof.frameworks.torch.examination import Examination
     from gradproof.frameworks.torch.subject import TorchSubject, differentiating
 
     began = time.perf_counter()
     seed = options.chosen_seed()
-    with differentiating(), TorchSubject.of(func, inputs, wrt) as subject:
-        judgement = _judged(subject, seed, options)
+    with (
+        differentiating(),
+        TorchSubject.of(func, inputs, wrt) as subject,
+        Bar(f"every entry of {subject.name}", options.progress) as bar,
+    ):
+        judgement = Examination(subject, options, seed, incoming, bar).judgement()
+    tally = subject.tally
     return Report(
         verdict=judgement.verdict,
         reason=judgement.reason,
         advice=judgement.advice,
         findings=judgement.findings,
-        notes=(*judgement.notes, *subject.notes),
+        notes=judgement.notes,
         resolution=judgement.resolution,
         readings=judgement.readings,
         cost=Cost(
-            evaluations=subject.evaluations,
-            pullbacks=subject.pullbacks,
+            evaluations=tally.evaluations,
+            pullbacks=tally.pullbacks,
+            pushforwards=tally.pushforwards,
             seconds=time.perf_counter() - began,
-            inside=subject.inside,
+            inside=tally.inside,
         ),
         seed=seed,
         subject=Checked(
@@ -117,25 +123,4 @@ def examine(func: Callable[..., Any], inputs: Any, *, wrt: Any, options: Options
             coordinates=subject.inputs.size,
             output_coordinates=subject.outputs.size,
         ),
-    )
-
-
-def _judged(subject: Any, seed: int, options: Options) -> Judgement:
-    if subject.mutated:
-        return _mutated(subject.mutated)
-    wide = subject.widened() if subject.precision > DOUBLE and options.step is None else None
-    if wide is None:
-        return judge(subject, probes=options.probes, seed=seed, options=options.probing)
-    judgement = judge_rounded(subject, wide, probes=options.probes, seed=seed, options=options.probing)
-    subject.evaluations += wide.evaluations
-    subject.pullbacks += wide.pullbacks
-    subject.inside += wide.inside
-    return judgement
-
-
-def _mutated(paths: list[str]) -> Judgement:
-    return Judgement(
-        verdict=Verdict.INCONCLUSIVE,
-        reason=f"mutation: the function writes to {', '.join(paths)}, so its value at the point is not well defined",
-        advice="Clone the input inside the function before writing to it.",
     )

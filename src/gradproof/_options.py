@@ -4,22 +4,37 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gradproof.engine.weighing import Probing
 from gradproof.errors import InputError
+
+MODES = ("reverse", "forward")
+CONTRACTS = (
+    "linear",
+    "repeatable",
+    "undefined",
+    "attributes",
+    "undisturbed",
+    "contiguity",
+    "detached",
+    "batched",
+    "undefined-forward",
+    "batched-forward",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """Everything that a caller may choose, beside the function and its inputs."""
 
-    modes: Sequence[str] = ("reverse",)
+    modes: tuple[str, ...] | None = None
     order: int = 1
+    nestings: tuple[tuple[str, str], ...] | None = None
     coverage: str = "probe"
     masked: bool | None = None
-    contracts: Sequence[str] | None = ()
+    contracts: Sequence[str] | None = None
     rtol: float = 0.0
     atol: float = 0.0
     nondet_tol: float = 0.0
@@ -44,29 +59,18 @@ class Options:
             raise InputError(f"seed={self.seed!r}: pass a whole number from 0 to 2**32 − 1, such as a report's seed.")
 
     def _check_choices(self) -> None:
-        modes = [self.modes] if isinstance(self.modes, str) else self.modes
-        if (
-            not isinstance(modes, (list, tuple, set, frozenset))
-            or not modes
-            or not set(modes) <= {"reverse", "forward"}
-        ):
-            raise InputError(f"modes={self.modes!r}: choose from 'reverse' and 'forward'.")
-        if "forward" in modes:
-            raise NotImplementedError("modes='forward' is not built yet. Leave modes at ('reverse',).")
         if self.order not in (1, 2) or isinstance(self.order, bool):
             raise InputError(f"order={self.order!r}: the order is 1 or 2.")
-        if self.order == 2:
-            raise NotImplementedError("order=2 is not built yet. Leave order at 1.")
         if self.coverage not in ("probe", "full"):
             raise InputError(f"coverage={self.coverage!r}: choose 'probe' or 'full'.")
-        if self.coverage == "full":
-            raise NotImplementedError("coverage='full' is not built yet. Leave coverage at 'probe'.")
         if self.masked not in (None, True, False):
             raise InputError(f"masked={self.masked!r}: choose True, False or None.")
-        if self.contracts is None or self.contracts:
-            raise NotImplementedError(f"contracts={self.contracts!r} are not built yet. Leave contracts at ().")
-        if self.progress not in (None, False):
-            raise NotImplementedError(f"progress={self.progress!r} is not built yet. Leave progress out.")
+        contracts = () if self.contracts is None else self.contracts
+        if not isinstance(contracts, (list, tuple, set, frozenset)) or not set(contracts) <= set(CONTRACTS):
+            known = ", ".join(map(repr, CONTRACTS))
+            raise InputError(f"contracts={self.contracts!r}: choose from {known}, () for none, or None for all.")
+        if self.progress not in (None, True, False):
+            raise InputError(f"progress={self.progress!r}: choose True, False or None.")
 
     @property
     def probing(self) -> Probing:
@@ -76,6 +80,16 @@ class Options:
     def chosen_seed(self) -> int:
         """The seed given, or a fresh one: a miss by bad luck is not repeated for ever, and a report names its seed."""
         return secrets.randbits(32) if self.seed is None else self.seed
+
+
+def modes_of(modes: str | Iterable[str] | None) -> tuple[str, ...] | None:
+    """The modes asked for, each once, in the order of "reverse", "forward"."""
+    if modes is None:
+        return None
+    wanted = [modes] if isinstance(modes, str) else modes
+    if not isinstance(wanted, (list, tuple, set, frozenset)) or not wanted or not set(wanted) <= set(MODES):
+        raise InputError(f"modes={modes!r}: choose from 'reverse' and 'forward'.")
+    return tuple(mode for mode in MODES if mode in wanted)
 
 
 def _is_number(value: object) -> bool:

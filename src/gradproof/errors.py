@@ -12,6 +12,14 @@ class InputError(ValueError):
     """The question itself cannot be asked: an input, an option or the function is not of a kind that can be checked."""
 
 
+class NothingToDifferentiateError(InputError):
+    """The function returns tensors, and none of them has a derivative."""
+
+
+class MismatchError(InputError, RuntimeError):
+    """Tensors that belong together do not fit; torch has a RuntimeError for it."""
+
+
 class GradientError(AssertionError):
     """A gradient could not be verified. `report` holds the evidence."""
 

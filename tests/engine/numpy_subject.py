@@ -39,8 +39,10 @@ class NumpySubject:
     """
 
     arrays = np
+    mode, rule = "reverse", "backward"
 
-    def __init__(self, function, gradient, point, *, dtype=np.float64, parts=None, exact=False):
+    def __init__(self, function, gradient, point, *, dtype=np.float64, parts=None, exact=False, tangent=None):
+        self.tangent, self.pushforwards = tangent, 0
         self.function, self.gradient, self.dtype, self.exact = function, gradient, dtype, exact
         self.point = np.asarray(point, dtype).astype(np.float64).reshape(-1)
         self.evaluations = self.pullbacks = 0
@@ -68,11 +70,31 @@ class NumpySubject:
     def rounded(self, cotangent):
         return cotangent.astype(self.dtype).astype(np.float64)
 
+    def rounded_direction(self, direction):
+        return direction.astype(self.dtype).astype(np.float64)
+
     def pullback(self, cotangent):
         return self._claim(self.point, cotangent)
 
     def pullback_at(self, direction, cotangent):
         return self._claim(self.point + direction, cotangent)
+
+    def pushforward(self, direction):
+        return self.pushforward_at(np.zeros_like(direction), direction)
+
+    def pushforward_at(self, place, direction):
+        self.pushforwards += 1
+        claimed = self.tangent(self.point + place, direction)
+        return np.asarray(claimed).astype(self.dtype).astype(np.float64).reshape(-1)
+
+    def evaluate_many(self, directions, t):
+        return np.stack([self.evaluate(direction, t) for direction in directions])
+
+    def pullback_many(self, cotangents):
+        return np.stack([self.pullback(cotangent) for cotangent in cotangents])
+
+    def pushforward_many(self, directions):
+        return np.stack([self.pushforward(direction) for direction in directions])
 
     def _value(self, x):
         return np.asarray(self.function(x if self.exact else x.astype(self.dtype)), np.float64).reshape(-1)

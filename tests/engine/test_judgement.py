@@ -15,7 +15,7 @@ from numpy_subject import NumpySubject, elementwise, hashed, ideally
 from gradproof.engine.judgement import judge
 from gradproof.engine.ladder import first_step
 from gradproof.engine.results import Verdict
-from gradproof.engine.subject import PullbackError
+from gradproof.engine.subject import DerivativeError
 from gradproof.engine.weighing import Probing
 
 thoroughly = settings(max_examples=100, deadline=None, derandomize=True)
@@ -102,7 +102,7 @@ def test_a_function_without_entries_passes_with_a_note():
 
 def test_a_pullback_that_raises_is_a_failure_that_quotes_it():
     def broken(x, u):
-        raise PullbackError("ValueError: shapes differ")
+        raise DerivativeError("ValueError: shapes differ")
 
     judgement = judged(NumpySubject(np.sin, broken, [1.0]))
 

@@ -8,7 +8,7 @@ from numpy_subject import NumpySubject, elementwise
 
 from gradproof.engine.results import Verdict
 from gradproof.engine.rounded import judge_rounded
-from gradproof.engine.subject import PullbackError
+from gradproof.engine.subject import DerivativeError
 from gradproof.engine.weighing import Probing
 
 LOW = (np.float32, np.float16)
@@ -106,7 +106,7 @@ def test_a_difference_that_the_values_do_not_bear_out_is_a_note_and_not_a_failur
 
 def test_a_derivative_that_raises_in_low_precision_alone_fails():
     def broken(x, u):
-        raise PullbackError("RuntimeError: not implemented for Half")
+        raise DerivativeError("RuntimeError: not implemented for Half")
 
     low = NumpySubject(np.sin, broken, [1.0], dtype=np.float16)
     judgement = judged(low, elementwise(np.sin, np.cos, low.point))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gradproof.engine.ladder import Ladder
 from gradproof.engine.localisation import Located, localise
@@ -20,8 +20,8 @@ from gradproof.engine.obstacles import (
     obstacle,
 )
 from gradproof.engine.probe import CLEARLY, LOW, Probe, ask
-from gradproof.engine.results import Entry, Finding, Reading, Resolution, Verdict
-from gradproof.engine.subject import PullbackError, Subject
+from gradproof.engine.results import Entry, Finding, Place, Reading, Resolution, Verdict
+from gradproof.engine.subject import DerivativeError, Subject
 from gradproof.engine.weighing import Probing, combine, restricted
 
 Span = tuple[int, int]
@@ -40,6 +40,35 @@ class Judgement:
     resolution: Resolution = NOTHING
     readings: tuple[Reading, ...] = ()
 
+    def named(self, mode: str) -> Judgement:
+        """The same, said of a mode or a nesting of modes."""
+        findings = tuple(replace(finding, mode=mode) for finding in self.findings)
+        readings = tuple(replace(reading, mode=mode) for reading in self.readings)
+        return replace(self, findings=findings, readings=readings)
+
+
+EMPTY = Judgement(
+    verdict=Verdict.PASS,
+    resolution=Resolution(absolute=0.0, relative=0.0),
+    notes=("There are no entries to check: the inputs or the outputs are empty.",),
+)
+
+
+def together(judgements: list[Judgement]) -> Judgement:
+    """One judgement of several: the worst verdict with its reason, and everything that was seen."""
+    if len(judgements) == 1:
+        return judgements[0]
+    severity = [Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.PASS]
+    worst = min(judgements, key=lambda judgement: severity.index(judgement.verdict))
+    weakest = max(judgements, key=lambda judgement: judgement.resolution.relative)
+    return replace(
+        worst,
+        findings=tuple(finding for judgement in judgements for finding in judgement.findings),
+        notes=tuple(note for judgement in judgements for note in judgement.notes),
+        readings=tuple(reading for judgement in judgements for reading in judgement.readings),
+        resolution=weakest.resolution,
+    )
+
 
 @dataclass(slots=True)
 class _Evidence:
@@ -52,8 +81,8 @@ class _Evidence:
     asked: int = 0
     notes: list[str] = field(default_factory=list)
 
-    def ask(self, span: Span | None = None) -> list[Probe]:
-        answers = ask(self.subject, self.seed + 7919 * self.asked, self.options, span)
+    def ask(self, span: Span | None = None, subject: Subject | None = None) -> list[Probe]:
+        answers = ask(subject or self.subject, self.seed + 7919 * self.asked, self.options, span)
         self.asked += 1
         self.probes += answers
         return answers
@@ -100,31 +129,41 @@ class _Evidence:
 def judge(subject: Subject, *, probes: int, seed: int, options: Probing) -> Judgement:
     """Probe, and where a probe disagrees, ask again before calling the gradient wrong, then find the wrong entries."""
     if not subject.inputs.size or not subject.outputs.size:
-        return Judgement(
-            verdict=Verdict.PASS,
-            resolution=Resolution(absolute=0.0, relative=0.0),
-            notes=("There are no entries to check: the inputs or the outputs are empty.",),
-        )
+        return EMPTY
     evidence = _Evidence(subject, options, seed)
     if undefined := all_undefined(subject):
         return evidence.blocked(undefined)
     try:
         return _judge(evidence, probes)
-    except PullbackError as error:
-        finding = Finding(
-            kind="backward-raised",
-            message=f"The derivative raised {error}",
-            advice="Look at the backward of the function: it did not accept an ordinary incoming gradient.",
+    except DerivativeError as error:
+        return evidence.failed((raised(subject, error),))
+
+
+def raised(subject: Subject, error: DerivativeError) -> Finding:
+    """What to say of a derivative that cannot be had."""
+    side, mode = ("forward", "forward") if subject.rule == "jvp" else ("backward", "reverse")
+    if error.absent:
+        return Finding(
+            kind=f"no-{side}-rule",
+            message=f"There is no {mode}-mode derivative to check: {error}",
+            advice=f"Write the rule, or leave {mode!r} out of modes=.",
         )
-        return evidence.failed((finding,))
+    given = "tangent" if subject.rule == "jvp" else "incoming gradient"
+    return Finding(
+        kind=f"{side}-raised",
+        message=f"The derivative raised {error}",
+        advice=f"Look at the {subject.rule} of the function: it did not accept an ordinary {given}.",
+    )
 
 
 def _judge(evidence: _Evidence, probes: int) -> Judgement:
+    deciding: list[Probe] = []
     for _ in range(probes):
         for probe in evidence.ask():
-            if not probe.agrees:
-                return _disagreement(evidence, probe, None)
-    deciding = list(evidence.probes)
+            if probe.agrees:
+                deciding.append(probe)
+            elif judgement := _disagreement(evidence, probe, None):
+                return judgement
     in_the_way = evidence.obstacle(deciding)
     if in_the_way is None:
         return evidence.passed(deciding)
@@ -142,8 +181,9 @@ def _one_by_one(evidence: _Evidence) -> Judgement:
             continue
         answers = evidence.ask(span)
         for probe in answers:
-            if not probe.agrees:
-                return _disagreement(evidence, probe, span)
+            if not probe.agrees and (judgement := _disagreement(evidence, probe, span)):
+                return judgement
+        answers = [probe for probe in answers if probe.agrees]
         in_the_way = evidence.obstacle(answers)
         path = evidence.subject.inputs.locate(span[0]).path
         if in_the_way is None:
@@ -157,11 +197,18 @@ def _one_by_one(evidence: _Evidence) -> Judgement:
     return evidence.passed(verified)
 
 
-def _disagreement(evidence: _Evidence, probe: Probe, span: Span | None) -> Judgement:
-    """A second and if need be a third direction decide whether the claim is wrong or the measurement was."""
+def _disagreement(evidence: _Evidence, probe: Probe, span: Span | None) -> Judgement | None:
+    """A second and if need be a third direction decide whether the claim is wrong or the measurement was.
+
+    Of a pushforward those outputs are asked about again that strayed. Of many outputs one may stray by accident: where
+    neither direction bears it out, nothing is held against the claim.
+    """
     if not math.isfinite(probe.claim.slope):
         return _not_finite(evidence, probe)
-    another = _dissenting(evidence.ask(span)) or _dissenting(evidence.ask(span))
+    few = probe.ladder.subject if probe.ladder.subject.mode == "forward" else evidence.subject
+    another = _dissenting(evidence.ask(span, few)) or _dissenting(evidence.ask(span, few))
+    if another is None and few is not evidence.subject:
+        return None
     if another is None:
         return evidence.blocked(
             Obstacle(
@@ -193,8 +240,13 @@ def _dissenting(answers: list[Probe]) -> Probe | None:
 def _not_finite(evidence: _Evidence, probe: Probe) -> Judgement:
     """A claimed NaN or infinity is wrong where the function's own slope is finite."""
     subject, xp = probe.ladder.subject, evidence.subject.arrays
-    broken = ~xp.isfinite(probe.gradient * probe.ladder.direction)
-    first, count = int(xp.where(broken)[0][0]), int(broken.sum())
+    broken = ~xp.isfinite(probe.claimed * (probe.ladder.direction if subject.mode == "reverse" else probe.cotangent))
+    first = int(xp.where(broken)[0][0])
+    frame = subject.inputs if subject.mode == "reverse" else subject.outputs
+    low, high = next((low, high) for low, high in frame.spans if low <= first < high)
+    count = int(broken[low:high].sum())
+    if subject.mode == "forward":
+        return _not_finite_output(evidence, probe, first, count)
     place = subject.inputs.locate(first)
     ladder = Ladder(subject, restricted(subject, probe.ladder.direction, first, first + 1))
     for exponent in (0, 1, -1, -2):
@@ -204,32 +256,48 @@ def _not_finite(evidence: _Evidence, probe: Probe) -> Judgement:
     bent = bool(ladder.bends(estimates.bar).any())
     undefined = not bool(xp.isfinite(subject.centre).all())
     if bent or undefined or not math.isfinite(sums.bar) or not _small(subject, ladder, sums.bar):
-        return evidence.blocked(
-            Obstacle(
-                f"non-finite: the claimed gradient is not finite in {count} entries ({place} first), and the function "
-                "has no clear slope there either",
-                "Choose a point inside the function's domain.",
-            )
-        )
+        return evidence.blocked(_no_clear_slope(count, place))
     step = float(ladder.direction[first])
     entry = Entry(
         index=place.index,
         part=place.part,
-        claimed=float(probe.gradient[first]),
+        claimed=float(probe.claimed[first]),
         numerical=sums.slope / step,
         bar=sums.bar / abs(step),
     )
-    return evidence.failed(
-        (
-            Finding(
-                kind="non-finite-gradient",
-                message=f"The gradient with respect to {place.path} is NaN or infinite in {count} entries, where the "
-                "function has a finite slope.",
-                argument=place.path,
-                entries=(entry,),
-                advice="Look for 0·inf or 0/0 in the backward, often a where() whose unused branch divides by zero.",
-            ),
-        )
+    return evidence.failed((_non_finite_finding(f"The gradient with respect to {place.path}", place, count, entry),))
+
+
+def _not_finite_output(evidence: _Evidence, probe: Probe, first: int, count: int) -> Judgement:
+    """The same for a slope that a pushforward claims of one output."""
+    subject, ladder = probe.ladder.subject, probe.ladder
+    estimates, place = ladder.estimates(), subject.outputs.locate(first)
+    value, bar = float(estimates.value[first]), float(estimates.bar[first])
+    bent = len(ladder.rungs) > 2 and bool(ladder.bends(estimates.bar)[first])
+    undefined = not math.isfinite(float(subject.centre[first]))
+    if bent or undefined or not math.isfinite(bar) or not _small(subject, ladder, bar):
+        return evidence.blocked(_no_clear_slope(count, place))
+    entry = Entry(
+        index=place.index, part=place.part, claimed=float(probe.claimed[first]), numerical=value, bar=bar, output=place
+    )
+    return evidence.failed((_non_finite_finding(f"The tangent of {place.path}", place, count, entry),))
+
+
+def _no_clear_slope(count: int, place: Place) -> Obstacle:
+    return Obstacle(
+        f"non-finite: the claimed derivative is not finite in {count} entries ({place} first), and the function "
+        "has no clear slope there either",
+        "Choose a point inside the function's domain.",
+    )
+
+
+def _non_finite_finding(what: str, place: Place, count: int, entry: Entry) -> Finding:
+    return Finding(
+        kind="non-finite-gradient",
+        message=f"{what} is NaN or infinite in {count} entries, where the function has a finite slope.",
+        argument=place.path,
+        entries=(entry,),
+        advice="Look for 0·inf or 0/0 in the derivative, often a where() whose unused branch divides by zero.",
     )
 
 
@@ -242,6 +310,7 @@ def _small(subject: Subject, ladder: Ladder, bar: float) -> bool:
 
 
 def _findings(subject: Subject, located: Located) -> Iterable[Finding]:
+    what = "gradient" if subject.rule == "backward" else "pushforward"
     by_argument: dict[str, list[Entry]] = {}
     for coordinate, entry in located.entries:
         by_argument.setdefault(subject.inputs.locate(coordinate).path, []).append(entry)
@@ -250,19 +319,19 @@ def _findings(subject: Subject, located: Located) -> Iterable[Finding]:
         count = f"{least}{len(entries)} {'entry' if len(entries) == 1 else 'entries'}"
         yield Finding(
             kind="wrong-gradient",
-            message=f"The gradient with respect to {argument} is wrong in {count}.",
+            message=f"The {what} with respect to {argument} is wrong in {count}.",
             argument=argument,
             entries=tuple(entries),
-            advice="Compare the backward with the derivative of the forward at the entries shown.",
+            advice=f"Compare the {subject.rule} with the derivative of the forward at the entries shown.",
         )
 
 
 def _unlocated(probe: Probe) -> Finding:
     return Finding(
         kind="wrong-gradient",
-        message=f"The gradient predicts a slope of {probe.claim.slope:.9g} along a random direction; the function's "
+        message=f"The derivative predicts a slope of {probe.claim.slope:.9g} along a random direction; the function's "
         f"values give {probe.sums.slope:.9g} ± {probe.bar:.2g}. The error is spread too thinly to single out entries.",
-        advice="Compare the backward with the derivative of the forward.",
+        advice="Compare the derivative's rule with the function.",
     )
 
 
@@ -274,5 +343,6 @@ def _resolution(probes: list[Probe]) -> Resolution:
     if not probes:
         return NOTHING
     absolute = max(probe.resolution for probe in probes)
-    size = max(probe.claim.largest_entry for probe in probes)
-    return Resolution(absolute=absolute, relative=absolute / size if size else math.inf)
+    size = max(probe.largest_entry for probe in probes)
+    relative = absolute / size if size and math.isfinite(absolute) else math.inf
+    return Resolution(absolute=absolute, relative=relative)

@@ -1,7 +1,8 @@
 """Which entries of a gradient are wrong: bisection over coordinates.
 
 The claimed gradient is known for every coordinate, so asking about a range of them costs two evaluations and no
-pullback. The range whose disagreement is largest is split first; a lone wrong entry among n takes log₂ n splits.
+pullback (in forward mode a pushforward). The range whose disagreement is largest is split first; a lone wrong entry
+among n takes log₂ n splits.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from gradproof.engine.ladder import Ladder
 from gradproof.engine.probe import Probe
 from gradproof.engine.results import Entry, Place
 from gradproof.engine.slopes import Estimates
-from gradproof.engine.subject import Array, Subject
-from gradproof.engine.weighing import CLAIM_ACCURACY, CLAIM_ROUNDING, Probing, combine, restricted
+from gradproof.engine.subject import Subject
+from gradproof.engine.weighing import CLAIM_ACCURACY, CLAIM_ROUNDING, Probing, combine, predicted, restricted, weighed
 
 SHOWN = 10  # entries at most
 OUTPUTS_SHOWN = 4  # affected outputs of one entry
@@ -88,14 +89,13 @@ def localise(probe: Probe, options: Probing) -> Located:
     subject = probe.ladder.subject
     exponent = _best_exponent(subject, probe)
     t = 4.0**exponent
-    direction, gradient, cotangent = probe.ladder.direction, probe.gradient, probe.cotangent
+    direction, cotangent = probe.ladder.direction, probe.cotangent
 
     def residual(low: int, high: int) -> float:
         piece = restricted(subject, direction, low, high)
         change = subject.evaluate(piece, t) - subject.evaluate(piece, -t)
         slope = weighed(subject, cotangent, change) / (2 * t)
-        claimed = float((gradient[low:high] * direction[low:high]).sum())
-        return claimed - slope if math.isfinite(slope) else 0.0
+        return probe.predicted(piece) - slope if math.isfinite(slope) else 0.0
 
     rung = next(rung for rung in probe.ladder.rungs if rung.t == t)
     central = weighed(subject, cotangent, rung.plus - rung.minus) / (2 * t)
@@ -120,14 +120,6 @@ def localise(probe: Probe, options: Probing) -> Located:
     return Located(entries=tuple(entries), more=bool(outcome.left))
 
 
-def weighed(subject: Subject, cotangent: Array, values: Array) -> float:
-    """⟨cotangent, values⟩, leaving out what has no weight, finite or not."""
-    total = float((cotangent * values).sum())
-    if math.isfinite(total):
-        return total
-    return float(subject.arrays.where(cotangent == 0, 0.0, cotangent * values).sum())
-
-
 def _best_exponent(subject: Subject, probe: Probe) -> int:
     """The rung whose slope, with its upper neighbour's, has the narrowest bar for the whole."""
     rungs = probe.ladder.rungs
@@ -145,13 +137,13 @@ class _Column:
     def __init__(self, subject: Subject, probe: Probe, coordinate: int, exponent: int) -> None:
         self.subject, self.probe, self.coordinate = subject, probe, coordinate
         piece = restricted(subject, probe.ladder.direction, coordinate, coordinate + 1)
-        self.step = float(piece[coordinate])
+        self.piece, self.step = piece, float(piece[coordinate].sum())
         ladder = Ladder(subject, piece)
         ladder.add(exponent)
         ladder.add(exponent + 1)
         self.estimates: Estimates = ladder.estimates()
         sums = combine(ladder, probe.cotangent)
-        self.claimed = float(probe.gradient[coordinate])
+        self.claimed = probe.predicted(piece) / self.step
         self.numerical = sums.slope / self.step
         rounding = (CLAIM_ROUNDING * subject.gradient_precision + CLAIM_ACCURACY) * abs(self.claimed)
         self.bar = sums.bar / abs(self.step) + rounding
@@ -180,8 +172,8 @@ class _Column:
 
         def residual(low: int, high: int) -> float:
             piece = restricted(subject, cotangent, low, high)
-            claimed = float(subject.pullback(piece)[self.coordinate])
-            return claimed - weighed(subject, piece, self.estimates.value) / self.step
+            claimed = predicted(subject, self.piece, piece)
+            return (claimed - weighed(subject, piece, self.estimates.value)) / self.step
 
         outcome = search(
             subject.outputs.size,
@@ -212,7 +204,7 @@ class _Column:
         subject = self.subject
         unit = subject.arrays.zeros_like(self.probe.cotangent)
         unit[output] = 1.0
-        claimed = float(subject.pullback(unit)[self.coordinate])
+        claimed = predicted(subject, self.piece, unit) / self.step
         numerical = float(self.estimates.value[output]) / self.step
         bar = float(self.estimates.bar[output]) / abs(self.step)
         if not abs(claimed - numerical) > bar:

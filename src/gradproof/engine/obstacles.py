@@ -9,7 +9,7 @@ from gradproof.engine.ladder import Ladder, first_step
 from gradproof.engine.localisation import search
 from gradproof.engine.probe import FEW, NEAR_FLOOR, Probe
 from gradproof.engine.subject import Subject
-from gradproof.engine.weighing import CAUTION, combine, restricted
+from gradproof.engine.weighing import CAUTION, combine, predicted, restricted
 
 MEANINGFUL = 0.2  # a bar wider than this fraction of the largest contribution would let too much pass
 ZERO = 1e-3  # and wider than this fraction of what the values' size suggests, it does not show a gradient to be zero
@@ -48,7 +48,7 @@ def matches_coarser(probe: Probe) -> bool:
     for k in range(1, len(ladder.rungs) - 1):
         coarse = combine(ladder.between(k), probe.cotangent)
         bar = CAUTION * coarse.bar
-        telling = bar <= MEANINGFUL * abs(claimed)
+        telling = coarse.bar <= MEANINGFUL * abs(claimed)
         if telling and abs(coarse.slope - claimed) <= bar < abs(coarse.slope - probe.sums.slope) - probe.sums.bar:
             return True
     return False
@@ -129,18 +129,18 @@ def kink(subject: Subject, probe: Probe) -> Obstacle:
     output, direction = probe.kinks[0], probe.ladder.direction
     unit = subject.arrays.zeros_like(subject.centre)
     unit[output] = 1.0
-    gradient = subject.pullback(unit)
     before, after = (float(side[output]) for side in probe.ladder.sides(probe.ladder.rungs[0]))
-    claimed = float((gradient * direction).sum())
+    claimed = predicted(subject, direction, unit)
     place = ""
     coordinate = _kinked_coordinate(subject, probe)
     if coordinate is not None:
-        alone = Ladder(subject, restricted(subject, direction, coordinate, coordinate + 1))
+        piece = restricted(subject, direction, coordinate, coordinate + 1)
+        alone = Ladder(subject, piece)
         alone.add(probe.ladder.lowest)
-        step = float(direction[coordinate])
+        step = float(direction[coordinate].sum())
         sides = [float(side[output]) / step for side in alone.sides(alone.rungs[0])]
         before, after = sides if step > 0 else reversed(sides)
-        claimed = float(gradient[coordinate])
+        claimed = predicted(subject, piece, unit) / step
         place = f" at {subject.inputs.locate(coordinate)}"
     before, after, claimed = before + 0.0, after + 0.0, claimed + 0.0  # no minus zero
     least, most = sorted((before, after))

@@ -1,8 +1,8 @@
 """One question to a subject: does the claimed gradient predict the slope along a random direction?
 
-A probe draws a direction v in the inputs and a direction u in the outputs, and compares ⟨Jᵀu, v⟩, which the pullback
-claims, with ⟨u, Jv⟩, which the ladder measures. The common case is four evaluations beside the point itself and one
-pullback. Only on doubt (the two disagree, or the bar is wide) does the ladder grow.
+A probe draws a direction v in the inputs and a direction u in the outputs, and compares ⟨Jᵀu, v⟩ or ⟨u, Jv⟩, which the
+pullback or the pushforward claims, with ⟨u, Jv⟩, which the ladder measures. The common case is four evaluations beside
+the point itself and one pullback. Only on doubt (the two disagree, or the bar is wide) does the ladder grow.
 """
 
 from __future__ import annotations
@@ -15,16 +15,21 @@ from gradproof.engine.slopes import RATIO, Estimates
 from gradproof.engine.subject import Array, Subject, Watched
 from gradproof.engine.weighing import (
     CAUTION,
+    CLAIM_ACCURACY,
     CLAIM_ROUNDING,
     SPREAD,
     Claim,
     Probing,
     Sums,
     claim_of,
+    claimed,
     combine,
     combine_each,
+    forgiving,
     glance,
+    predicted,
     restricted,
+    weighed,
 )
 
 ENOUGH = 3e-8  # a bar below this fraction of the largest contribution to the slope needs no improvement
@@ -53,12 +58,26 @@ class Probe:
     seed: int
     ladder: Ladder
     cotangent: Array
-    gradient: Array
+    claimed: Array
     sums: Sums
     claim: Claim
     repeatable: bool = True
     kinks: tuple[int, ...] = ()
     unresolved: int = 0
+
+    def predicted(self, piece: Array) -> float:
+        """The slope that is claimed along a part of the direction."""
+        subject = self.ladder.subject
+        if subject.mode == "forward":
+            return predicted(subject, piece, self.cotangent)
+        return weighed(subject, piece, self.claimed)
+
+    @property
+    def largest_entry(self) -> float:
+        """The size of the derivative: its largest entry, or a bound on it where only slopes are known."""
+        if self.ladder.subject.mode == "forward":
+            return self.claim.largest_entry / self.ladder.shortest
+        return self.claim.largest_entry
 
     @property
     def uncertainty(self) -> float:
@@ -110,7 +129,7 @@ def ask(subject: Subject, seed: int, options: Probing, span: tuple[int, int] | N
     Of a large gradient two incoming gradients are asked about, from the same slopes: an entry that happens to be small
     under one of them hides a relative error there. Where the doubt comes from a few outputs, near a kink or an edge,
     they are looked at by themselves: the answer is then two probes along one direction, of the calm outputs and of
-    those few.
+    those few. A pushforward is then held against the slopes output by output.
     """
     step = options.step or first_step(subject.precision)
     direction = subject.direction(seed, step, options.step is not None)
@@ -119,8 +138,16 @@ def ask(subject: Subject, seed: int, options: Probing, span: tuple[int, int] | N
     ladder = Ladder(subject, direction)
     ladder.add(0)
     ladder.add(1)
+    probes = _asked(ladder, step, seed, options)
+    if subject.mode == "forward" and all(probe.agrees for probe in probes):
+        probes += _strays(ladder, step, seed, options)
+    return probes
+
+
+def _asked(ladder: Ladder, step: float, seed: int, options: Probing) -> list[Probe]:
+    subject = ladder.subject
     cotangents = [subject.cotangent(seed)]
-    if subject.inputs.size >= LARGE:
+    if subject.inputs.size >= LARGE and subject.mode == "reverse":
         cotangents.append(subject.cotangent(seed + 1))
     vast = subject.outputs.size >= VAST
     probes: list[Probe] = []
@@ -133,6 +160,32 @@ def ask(subject: Subject, seed: int, options: Probing, span: tuple[int, int] | N
             return _doubted(refined, cotangent, step, options)
         probes.append(refined)
     return probes
+
+
+def _strays(ladder: Ladder, step: float, seed: int, options: Probing) -> list[Probe]:
+    """Every claimed slope beside the measured one; those that lie outside their bars are looked at by themselves."""
+    subject = ladder.subject
+    pushed, estimates = subject.pushforward(ladder.direction), ladder.estimates()
+    caution = CAUTION if len(ladder.rungs) < 3 else CAUTION**2
+    rounding = CLAIM_ROUNDING * subject.gradient_precision + CLAIM_ACCURACY
+    accepted = forgiving(subject, ladder.direction, options)
+    slack = accepted.atol + caution * subject.precision * _hidden(ladder)
+    allowed = caution * estimates.bar + (rounding + accepted.rtol) * abs(pushed) + slack
+    astray = subject.arrays.where(~(abs(pushed - estimates.value) <= allowed))[0]
+    if not astray.shape[0]:
+        return []
+    few = ladder.watching(Watched(subject, astray))
+    return [_look_closer(_compare(few, few.subject.cotangent(seed), seed, options), step, options)]
+
+
+def _hidden(ladder: Ladder) -> float:
+    """How large the numbers may be that an output is the difference of: as the inputs, or as most outputs if smaller.
+
+    What is left of a difference is rounded as its terms were, and may look smooth all the same.
+    """
+    subject = ladder.subject
+    values = sorted(abs(subject.centre[:: max(1, subject.centre.shape[0] // SAMPLE)]).tolist())
+    return min(float(values[len(values) // 2]), ladder.shortest / first_step(subject.precision))
 
 
 def _doubted(probe: Probe, cotangent: Array, step: float, options: Probing) -> list[Probe]:
@@ -226,14 +279,19 @@ def _compare(ladder: Ladder, cotangent: Array, seed: int, options: Probing) -> P
 
 
 def _claimed(ladder: Ladder, cotangent: Array, sums: Sums, seed: int, options: Probing) -> Probe:
-    gradient = ladder.subject.pullback(cotangent)
+    vector, weights = claimed(ladder.subject, ladder.direction, cotangent)
     return Probe(
         seed=seed,
         ladder=ladder,
         cotangent=cotangent,
-        gradient=gradient,
+        claimed=vector,
         sums=sums,
-        claim=claim_of(gradient, ladder.direction, ladder.subject.gradient_precision, options),
+        claim=claim_of(
+            vector,
+            weights,
+            ladder.subject.gradient_precision,
+            forgiving(ladder.subject, ladder.direction, options),
+        ),
     )
 
 
@@ -330,14 +388,15 @@ def _by_blocks(probe: Probe, options: Probing) -> Probe:
     affordable = max(1, WORK // subject.inputs.size)
     wanted = min(BLOCKS, (min(probe.uncertainty, largest) / (FINE * largest)) ** 2)
     count = min(size, affordable, math.ceil(wanted))
+    forgiven = forgiving(subject, probe.ladder.direction, options)
     blocks = []
     for number in range(count):
         low, high = size * number // count, size * (number + 1) // count
         cotangent = restricted(subject, probe.cotangent, low, high)
-        gradient = subject.pullback(cotangent)
-        claim = claim_of(gradient, probe.ladder.direction, subject.gradient_precision, options)
+        vector, weights = claimed(subject, probe.ladder.direction, cotangent)
+        claim = claim_of(vector, weights, subject.gradient_precision, forgiven)
         sums = combine(probe.ladder, cotangent, low, high)
-        blocks.append(replace(probe, cotangent=cotangent, gradient=gradient, claim=claim, sums=sums))
+        blocks.append(replace(probe, cotangent=cotangent, claimed=vector, claim=claim, sums=sums))
     wrong = [block for block in blocks if not block.agrees]
     if wrong:
         return max(wrong, key=lambda block: block.excess)

@@ -51,13 +51,18 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is wrong: what, where, how wrong, and what to look at."""
+    """One thing that is wrong: what, where, how wrong, and what to look at.
+
+    `mode` is the derivative that is wrong: "reverse", "forward", or at order two a nesting such as "forward over
+    reverse"; of a contract the mode that it belongs to.
+    """
 
     kind: str
     message: str
     argument: str | None = None
     entries: tuple[Entry, ...] = ()
     advice: str = ""
+    mode: str = "reverse"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +73,7 @@ class Reading:
     claimed: float
     numerical: float
     bar: float
+    mode: str = "reverse"
 
     @property
     def agrees(self) -> bool:
@@ -89,10 +95,11 @@ class Resolution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What the check spent: calls of the function, calls of its derivative, and time (`inside` is the user's code)."""
+    """What the check spent: calls of the function, calls of its derivatives, and time (`inside` is the user's code)."""
 
     evaluations: int
     pullbacks: int
+    pushforwards: int
     seconds: float
     inside: float
 

@@ -10,12 +10,13 @@ values themselves.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 from gradproof.engine.judgement import Judgement, judge
 from gradproof.engine.results import Entry, Finding, Resolution, Verdict
-from gradproof.engine.subject import Array, PullbackError, Subject
-from gradproof.engine.weighing import Probing
+from gradproof.engine.subject import Array, DerivativeError, Frame, Subject
+from gradproof.engine.weighing import Probing, forgiving
 
 ROUNDINGS = 8.0  # units of rounding that an entry may be off
 OTHERS = 3  # further incoming gradients
@@ -28,26 +29,35 @@ ZERO = 1e-3  # of what the values' size suggests: a gradient below it vanishes
 SHOWN = 10
 
 
-def judge_rounded(subject: Subject, wide: Subject, *, probes: int, seed: int, options: Probing) -> Judgement:
+def judge_rounded(
+    subject: Subject,
+    wide: Subject,
+    *,
+    probes: int,
+    seed: int,
+    options: Probing,
+    judged: Callable[..., Judgement] = judge,
+) -> Judgement:
     """Judge the function in double precision, then its gradient in low precision by the one in double."""
-    judgement = judge(wide, probes=probes, seed=seed, options=options)
+    judgement = judged(wide, probes=probes, seed=seed, options=options)
     if judgement.verdict is Verdict.FAIL and _within_rounding(judgement, subject.precision):
         lenient = replace(options, rtol=options.rtol + ROUNDINGS * subject.precision)
-        judgement = judge(wide, probes=probes, seed=seed, options=lenient)
+        judgement = judged(wide, probes=probes, seed=seed, options=lenient)
     if judgement.verdict is not Verdict.PASS or not wide.inputs.size or not wide.outputs.size:
         return judgement
-    cotangent = subject.rounded(wide.cotangent(seed))
+    asked = subject.rounded(_question(wide, seed))
     try:
-        claimed = subject.pullback(cotangent)
-    except PullbackError as error:
+        claimed = _answer(subject, asked)
+    except DerivativeError as error:
         finding = Finding(
-            kind="backward-raised",
+            kind="backward-raised" if subject.mode == "reverse" else "forward-raised",
             message=f"The derivative raised {error}, in this precision alone",
-            advice="In double precision the gradient is right.",
+            advice="In double precision it is right.",
         )
         return replace(judgement, verdict=Verdict.FAIL, reason=finding.message, findings=(finding,))
-    truth = wide.pullback(cotangent)
-    allowed = _allowed(subject, wide, cotangent, truth, seed) + options.atol + options.rtol * abs(truth)
+    truth = _answer(wide, asked)
+    accepted = forgiving(subject, asked, options)
+    allowed = _allowed(subject, wide, asked, truth, seed) + accepted.atol + accepted.rtol * abs(truth)
     overflow = (abs(claimed) == math.inf) & (abs(truth) + allowed > 0.5 * subject.largest)
     claimed = subject.arrays.where(overflow, truth, claimed)
     wrong = ~(abs(claimed - truth) <= allowed)
@@ -66,20 +76,36 @@ def _within_rounding(judgement: Judgement, precision: float) -> bool:
     )
 
 
-def _allowed(subject: Subject, wide: Subject, cotangent: Array, truth: Array, seed: int) -> Array:
+def _question(subject: Subject, seed: int) -> Array:
+    """What a derivative is asked: an incoming gradient, or a direction of the point's own size."""
+    return subject.cotangent(seed) if subject.mode == "reverse" else subject.direction(seed, 1.0, False)
+
+
+def _answer(subject: Subject, asked: Array) -> Array:
+    return subject.pullback(asked) if subject.mode == "reverse" else subject.pushforward(asked)
+
+
+def _frame(subject: Subject) -> Frame:
+    """What the answer's entries are named by."""
+    return subject.inputs if subject.mode == "reverse" else subject.outputs
+
+
+def _allowed(subject: Subject, wide: Subject, asked: Array, truth: Array, seed: int) -> Array:
     """How far rounding alone may move each entry."""
     xp, unit = subject.arrays, subject.precision
     nudge = wide.direction(seed + 1, unit, False)
-    moved = abs(wide.pullback_at(nudge, cotangent) - truth)
+    reverse = subject.mode == "reverse"
+    nudged = wide.pullback_at(nudge, asked) if reverse else wide.pushforward_at(nudge, asked)
+    moved = abs(nudged - truth)
     moved = xp.where(xp.isfinite(moved), moved, 0.0)
     size = truth * truth
     for number in range(OTHERS):
-        other = wide.pullback(wide.cotangent(seed + 2 + number))
+        other = _answer(wide, _question(wide, seed + 2 + number))
         size = size + other * other
     size = (size / (1 + OTHERS)) ** 0.5
     values = abs(wide.centre)
     largest = float(xp.where(xp.isfinite(values), values, 0.0).max())
-    natural = largest * unit / abs(xp.where(nudge == 0, math.inf, nudge))
+    natural = largest * unit / abs(xp.where(nudge == 0, math.inf, nudge)) if reverse else largest + 0 * size
     vanishing = float(size.max()) < ZERO * float(natural.max())  # all of it cancels, and rounding is all there is
     return ROUNDINGS * (unit * (size + natural if vanishing else size) + moved)
 
@@ -106,7 +132,7 @@ def _contested(
             findings=(finding,),
             resolution=_resolution(subject, allowed, truth, judgement),
         )
-    worst = subject.inputs.locate(int(xp.argmax(gap)))
+    worst = _frame(subject).locate(int(xp.argmax(gap)))
     note = (
         f"In this precision the gradient differs from the one in double precision by up to {float(gap.max()):.2g} "
         f"(at {worst}): more than a few roundings, and no more than its values bear out."
@@ -150,10 +176,11 @@ def _resolution(subject: Subject, allowed: Array, truth: Array, judgement: Judge
 
 def _finding(subject: Subject, claimed: Array, truth: Array, allowed: Array) -> Finding:
     xp = subject.arrays
+    what = "gradient with respect to" if subject.mode == "reverse" else "tangent of"
     wrong = ~(abs(claimed - truth) <= allowed)
     count = int(wrong.sum())
     ranked = sorted((int(k) for k in xp.where(wrong)[0][:1000]), key=lambda k: -float(abs(claimed[k] - truth[k])))
-    argument = subject.inputs.locate(ranked[0]).path
+    argument = _frame(subject).locate(ranked[0]).path
     entries = [
         Entry(
             index=place.index,
@@ -163,13 +190,13 @@ def _finding(subject: Subject, claimed: Array, truth: Array, allowed: Array) -> 
             bar=float(allowed[k]),
         )
         for k in ranked
-        if (place := subject.inputs.locate(k)).path == argument
+        if (place := _frame(subject).locate(k)).path == argument
     ]
     return Finding(
         kind="wrong-gradient",
-        message=f"The gradient with respect to {argument} is right in double precision and wrong in this precision, in "
-        f"{count} {'entry' if count == 1 else 'entries'}.",
+        message=f"The {what} {argument} is right in "
+        f"double precision and wrong in this precision, in {count} {'entry' if count == 1 else 'entries'}.",
         argument=argument,
         entries=tuple(entries[:SHOWN]),
-        advice="Look at what the backward computes or stores in low precision.",
+        advice=f"Look at what the {subject.rule} computes or stores in low precision.",
     )

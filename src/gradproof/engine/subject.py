@@ -35,6 +35,16 @@ class Subject(Protocol):
     """A function at a point, and its way to differentiate."""
 
     @property
+    def mode(self) -> str:
+        """Which derivative is under test: "reverse", by pullbacks, or "forward", by pushforwards."""
+        ...
+
+    @property
+    def rule(self) -> str:
+        """What the derivative's rule is called: "backward" or "jvp"."""
+        ...
+
+    @property
     def arrays(self) -> Any:
         """The namespace of the array library (`numpy`, `torch`), for the few functions that are not operators."""
         ...
@@ -99,8 +109,12 @@ class Subject(Protocol):
         """The value at point + t·direction; NaN throughout where the function is not defined."""
         ...
 
-    def rounded(self, cotangent: Array) -> Array:
-        """The incoming gradient as the outputs' own precision holds it."""
+    def rounded(self, asked: Array) -> Array:
+        """What the derivative under test is asked, an incoming gradient or a direction, as its precision holds it."""
+        ...
+
+    def rounded_direction(self, direction: Array) -> Array:
+        """The direction as the inputs' own precision holds it."""
         ...
 
     def pullback(self, cotangent: Array) -> Array:
@@ -111,12 +125,32 @@ class Subject(Protocol):
         """The claimed gradient at point + direction."""
         ...
 
+    def pushforward(self, direction: Array) -> Array:
+        """The claimed slopes of all outputs along a direction."""
+        ...
+
+    def pushforward_at(self, place: Array, direction: Array) -> Array:
+        """The claimed slopes at point + place."""
+        ...
+
+    def evaluate_many(self, directions: Array, t: float) -> Array:
+        """The values along each of some directions, stacked as rows."""
+        ...
+
+    def pullback_many(self, cotangents: Array) -> Array:
+        """The claimed gradients for each of some incoming gradients."""
+        ...
+
+    def pushforward_many(self, directions: Array) -> Array:
+        """The claimed slopes along each of some directions."""
+        ...
+
 
 class Watched:
     """A subject of which only some outputs are watched: itself a subject."""
 
     def __init__(self, whole: Subject, chosen: Array) -> None:
-        self.whole, self.chosen = whole, chosen
+        self.whole, self.chosen, self.mode, self.rule = whole, chosen, whole.mode, whole.rule
         self.arrays, self.inputs, self.outputs = whole.arrays, whole.inputs, self
         self.precision, self.gradient_precision = whole.precision, whole.gradient_precision
         self.largest, self.tiny = whole.largest, whole.tiny
@@ -146,9 +180,27 @@ class Watched:
         """The watched values."""
         return self.whole.evaluate(direction, t)[self.chosen]
 
-    def rounded(self, cotangent: Array) -> Array:
+    def rounded(self, asked: Array) -> Array:
         """As of the whole."""
-        return self.whole.rounded(self._everywhere(cotangent))[self.chosen]
+        if self.mode == "forward":
+            return self.whole.rounded(asked)
+        return self.whole.rounded(self._everywhere(asked))[self.chosen]
+
+    def rounded_direction(self, direction: Array) -> Array:
+        """As of the whole."""
+        return self.whole.rounded_direction(direction)
+
+    def evaluate_many(self, directions: Array, t: float) -> Array:
+        """The watched values."""
+        return self.whole.evaluate_many(directions, t)[:, self.chosen]
+
+    def pushforward_many(self, directions: Array) -> Array:
+        """The claimed slopes of the watched outputs."""
+        return self.whole.pushforward_many(directions)[:, self.chosen]
+
+    def pullback_many(self, cotangents: Array) -> Array:
+        """The claimed gradients for incoming gradients of the watched outputs."""
+        return self.arrays.stack([self.pullback(cotangent) for cotangent in cotangents])
 
     def pullback_at(self, direction: Array, cotangent: Array) -> Array:
         """As of the whole."""
@@ -158,11 +210,51 @@ class Watched:
         """The claimed gradient for an incoming gradient of the watched outputs, and of no others."""
         return self.whole.pullback(self._everywhere(cotangent))
 
+    def pushforward(self, direction: Array) -> Array:
+        """The claimed slopes of the watched outputs."""
+        return self.whole.pushforward(direction)[self.chosen]
+
+    def pushforward_at(self, place: Array, direction: Array) -> Array:
+        """As of the whole, for the watched outputs."""
+        return self.whole.pushforward_at(place, direction)[self.chosen]
+
     def _everywhere(self, cotangent: Array) -> Array:
         vector = self.arrays.zeros_like(self.whole.centre)
         vector[self.chosen] = cotangent
         return vector
 
 
-class PullbackError(Exception):
-    """The derivative itself raised: there is no claim to judge."""
+class Pushed:
+    """A subject of which the pushforward is under test, where the subject itself speaks for the pullback."""
+
+    mode, rule = "forward", "jvp"
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+        self._last: tuple[Array, Array] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._subject, name)
+
+    def rounded(self, asked: Array) -> Array:
+        """A direction is what is asked."""
+        return self._subject.rounded_direction(asked)
+
+    def pushforward(self, direction: Array) -> Array:
+        """As of the subject; the last one is remembered, since many incoming gradients are asked about."""
+        if self._last is None or self._last[0] is not direction:
+            self._last = (direction, self._subject.pushforward(direction))
+        return self._last[1]
+
+
+def in_mode(subject: Subject, mode: str) -> Subject:
+    """The subject with the derivative of this mode under test."""
+    return subject if subject.mode == mode else Pushed(subject)
+
+
+class DerivativeError(Exception):
+    """The derivative itself raised: there is no claim to judge. `absent` says that there is no rule to raise."""
+
+    def __init__(self, message: str, *, absent: bool = False) -> None:
+        super().__init__(message)
+        self.absent = absent

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gradproof.engine.ladder import Ladder, slices
 from gradproof.engine.slopes import Estimates, extrapolated
@@ -139,6 +139,34 @@ class _Total:
         """The bar takes caution: of several bars for one slope the smallest is taken, which may be too small."""
         bar = min(self.plain, SPREAD * math.sqrt(self.square)) if self.square > UNDERFLOW else self.plain
         return Sums(self.slope, caution * bar, floor, math.sqrt(self.parts))
+
+
+def forgiving(subject: Subject, direction: Array, options: Probing) -> Probing:
+    """The options in the units of what is claimed: an error in a Jacobian's entry, or along a direction."""
+    if subject.mode == "reverse" or not options.atol:
+        return options
+    reach = math.sqrt(float((direction * direction).sum(-1).max()))
+    return replace(options, atol=options.atol * reach)
+
+
+def claimed(subject: Subject, direction: Array, cotangent: Array) -> tuple[Array, Array]:
+    """What the derivative under test says, and what to weigh it with: together they predict ⟨u, Jv⟩."""
+    if subject.mode == "forward":
+        return subject.pushforward(direction), cotangent
+    return subject.pullback(cotangent), direction
+
+
+def predicted(subject: Subject, direction: Array, cotangent: Array) -> float:
+    """⟨u, Jv⟩ as the derivative under test has it."""
+    return weighed(subject, *claimed(subject, direction, cotangent)[::-1])
+
+
+def weighed(subject: Subject, weights: Array, values: Array) -> float:
+    """⟨weights, values⟩, leaving out what has no weight, finite or not."""
+    total = float((weights * values).sum())
+    if math.isfinite(total):
+        return total
+    return float(subject.arrays.where(weights == 0, 0.0, weights * values).sum())
 
 
 def claim_of(gradient: Array, direction: Array, precision: float, options: Probing) -> Claim:

@@ -456,8 +456,11 @@ def test_a_backward_that_returns_nothing_is_a_wrong_gradient(dtype):
     assert report.findings[0].entries[0].claimed == 0
 
 
-def test_a_backward_that_writes_to_the_incoming_gradient_is_no_hindrance(dtype):
-    assert check(custom(torch.sin, lambda x, gradient: gradient.mul_(x.cos())), point(dtype=dtype), seed=0).passed
+def test_a_backward_that_writes_to_the_incoming_gradient_is_no_hindrance_and_breaks_a_contract(dtype):
+    function = custom(torch.sin, lambda x, gradient: gradient.mul_(x.cos()))
+
+    assert check(function, point(dtype=dtype), contracts=(), seed=0).passed
+    assert check(function, point(dtype=dtype), seed=0).findings[0].kind == "undisturbed"
 
 
 def test_a_backward_that_gives_a_sparse_gradient_passes(dtype):

@@ -289,7 +289,7 @@ def test_strides_are_kept_at_perturbed_points(layout):
         strides.add(y.stride())
         return y.sin()
 
-    check(function, x, seed=0)
+    check(function, x, contracts=(), seed=0)
 
     assert strides == {x.stride()}
 
@@ -430,7 +430,7 @@ def test_a_buffer_may_be_chosen_by_name():
 
 
 def test_parameters_are_not_reported_as_captured():
-    assert check(Scale(), point(3), seed=0).notes == ()
+    assert check(Scale(), point(3), seed=0).notes == ("Spoiled: no jvp, so forward mode was not checked.",)
 
 
 def test_tied_parameters_are_one():

@@ -40,6 +40,9 @@ class Call:
     the function has parameters of those names, and is passed as it is otherwise.
     """
 
+    result = "output"  # what the paths of results begin with
+    nested = False  # whether the function itself pushes tangents forward
+
     def __init__(self, function: Callable[..., Any], inputs: Any) -> None:
         if not callable(function):
             raise InputError(

@@ -10,14 +10,14 @@ from typing import Any
 from torch import Tensor, nn
 
 from gradproof.frameworks.torch.arguments import Call
-
-NODES = 20_000  # of the graph, at most; a note is not worth more
+from gradproof.frameworks.torch.graph import nodes
 
 
 def captured_tensors(call: Call, results: Sequence[Tensor], given: Sequence[Tensor]) -> list[str]:
     """A note for each tensor that requires grad, reaches the results, and is not among the arguments."""
     known = {id(tensor) for tensor in given}
-    strays = [leaf for leaf in _graph_leaves(results) if id(leaf) not in known]
+    leaves = (getattr(node, "variable", None) for node in nodes(results))
+    strays = [leaf for leaf in leaves if isinstance(leaf, Tensor) and id(leaf) not in known]
     if not strays:
         return []
     names = {id(tensor): name for name, tensor in _named_tensors(call.function)}
@@ -32,20 +32,6 @@ def captured_tensors(call: Call, results: Sequence[Tensor], given: Sequence[Tens
     if len(strays) > 8:
         notes.append(f"and {len(strays) - 8} more captured tensors.")
     return notes
-
-
-def _graph_leaves(results: Sequence[Tensor]) -> Iterator[Tensor]:
-    waiting = [tensor.grad_fn for tensor in results if tensor.grad_fn is not None]
-    seen = set(waiting)
-    while waiting and len(seen) < NODES:
-        node = waiting.pop()
-        leaf = getattr(node, "variable", None)
-        if isinstance(leaf, Tensor):
-            yield leaf
-        for following, _ in node.next_functions:
-            if following is not None and following not in seen:
-                seen.add(following)
-                waiting.append(following)
 
 
 def _named_tensors(function: Any) -> Iterator[tuple[str, Tensor]]:

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from gradproof._check import examine
-from gradproof._options import Options
+from gradproof._options import MODES, Options
 from gradproof.engine.results import Verdict
+from gradproof.errors import NothingToDifferentiateError
+from gradproof.frameworks.torch.derivatives import Incoming
 
 # `torch.autograd.gradcheck` is both a module and a function in it; an import statement gives the function.
 _torch_gradcheck = importlib.import_module("torch.autograd.gradcheck")
@@ -32,7 +34,7 @@ def gradcheck(
     rtol: float | None = None,
     raise_exception: bool = True,
     nondet_tol: float = 0.0,
-    check_undefined_grad: bool = False,
+    check_undefined_grad: bool = True,
     check_grad_dtypes: bool = False,
     check_batched_grad: bool = False,
     check_batched_forward_grad: bool = False,
@@ -44,40 +46,108 @@ def gradcheck(
     """Verify gradients with torch's keywords: True, or `GradcheckError`, or False with `raise_exception=False`.
 
     Steps and tolerances are automatic unless given: `eps` then is the size of the step, and `atol` and `rtol` are
-    accepted on top of the error bar. Both modes probe and localise.
+    accepted on top of the error bar. `fast_mode` asks about random directions; otherwise every entry of the Jacobian is
+    checked.
 
     >>> import torch
     >>> gradcheck(torch.sin, (torch.ones(2, dtype=torch.float64, requires_grad=True),))
     True
     """
-    flags = {
-        "check_undefined_grad": check_undefined_grad,
-        "check_grad_dtypes": check_grad_dtypes,
-        "check_batched_grad": check_batched_grad,
-        "check_batched_forward_grad": check_batched_forward_grad,
-        "check_forward_ad": check_forward_ad,
+    if not (check_forward_ad or check_backward_ad):
+        raise AssertionError("check_forward_ad and check_backward_ad are both False: there is nothing to check.")
+    if check_batched_grad and not check_backward_ad:
+        raise AssertionError("check_batched_grad=True is about backward mode: set check_backward_ad=True too.")
+    if check_batched_forward_grad and not check_forward_ad:
+        raise AssertionError("check_batched_forward_grad=True is about forward mode: set check_forward_ad=True too.")
+    contracts = {
+        "linear": True,
+        "repeatable": True,
+        "undefined": check_undefined_grad,
+        "attributes": check_grad_dtypes,
+        "batched": check_batched_grad,
+        "undefined-forward": check_undefined_grad,
+        "batched-forward": check_batched_forward_grad,
     }
-    for name, asked in flags.items():
-        if asked:
-            raise NotImplementedError(f"{name}=True is not built yet. Leave it out, or ask torch.autograd.gradcheck.")
-    if not check_backward_ad:
-        raise NotImplementedError("check_backward_ad=False leaves nothing to check: forward mode is not built yet.")
     options = Options(
-        rtol=rtol or 0.0,
-        atol=atol or 0.0,
-        nondet_tol=nondet_tol,
+        modes=tuple(mode for mode, asked in zip(MODES, (check_backward_ad, check_forward_ad), strict=True) if asked),
+        coverage="probe" if fast_mode else "full",
+        contracts=tuple(name for name, asked in contracts.items() if asked),
         masked=masked,
-        step=eps,
-        probes=FORGIVING_PROBES if atol or rtol else 1,
+        nondet_tol=nondet_tol,
+        **_accuracy(eps, atol, rtol),
     )
-    report = examine(func, inputs, wrt=None, options=options)
+    return _verified(func, inputs, options, raise_exception)
+
+
+def gradgradcheck(
+    func: Callable[..., Any],
+    inputs: Any,
+    grad_outputs: Any = None,
+    *,
+    eps: float | None = None,
+    atol: float | None = None,
+    rtol: float | None = None,
+    gen_non_contig_grad_outputs: bool = False,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_fwd_over_rev: bool = False,
+    check_rev_over_rev: bool = True,
+    fast_mode: bool = False,
+    masked: bool = False,
+) -> bool:
+    """Verify the gradients of gradients, with respect to the inputs and to `grad_outputs`, with torch's keywords.
+
+    `grad_outputs` are random unless given; of those given the ones that require grad are checked.
+
+    >>> import torch
+    >>> gradgradcheck(torch.sin, (torch.ones(2, dtype=torch.float64, requires_grad=True),))
+    True
+    """
+    if not (check_fwd_over_rev or check_rev_over_rev):
+        raise AssertionError("check_fwd_over_rev and check_rev_over_rev are both False: there is nothing to check.")
+    if check_batched_grad and not check_rev_over_rev:
+        raise AssertionError("check_batched_grad=True is about reverse mode: set check_rev_over_rev=True too.")
+    contracts = {
+        "linear": True,
+        "repeatable": True,
+        "undefined": check_undefined_grad,
+        "attributes": check_grad_dtypes,
+        "batched": check_batched_grad,
+    }
+    options = Options(
+        order=2,
+        nestings=tuple(
+            (outer, "reverse")
+            for outer, asked in zip(MODES, (check_rev_over_rev, check_fwd_over_rev), strict=True)
+            if asked
+        ),
+        coverage="probe" if fast_mode else "full",
+        contracts=tuple(name for name, asked in contracts.items() if asked),
+        masked=masked,
+        nondet_tol=nondet_tol,
+        **_accuracy(eps, atol, rtol),
+    )
+    incoming = Incoming(grad_outputs, gapped=gen_non_contig_grad_outputs)
+    return _verified(func, inputs, options, raise_exception, incoming)
+
+
+def _accuracy(eps: float | None, atol: float | None, rtol: float | None) -> dict[str, Any]:
+    probes = FORGIVING_PROBES if atol or rtol else 1
+    return {"step": eps, "atol": atol or 0.0, "rtol": rtol or 0.0, "probes": probes}
+
+
+def _verified(
+    func: Callable[..., Any], inputs: Any, options: Options, raise_exception: bool, incoming: Incoming | None = None
+) -> bool:
+    try:
+        report = examine(func, inputs, wrt=None, options=options, incoming=incoming)
+    except NothingToDifferentiateError:
+        return True  # whole numbers do not change along with the inputs, nor does anything claim that they do
     if report.verdict is Verdict.PASS:
         return True
     if raise_exception:
         raise GradcheckError(str(report))
     return False
-
-
-def gradgradcheck(func: Callable[..., Any], inputs: Any, grad_outputs: Any = None, **options: Any) -> bool:
-    """Second order, with torch's keywords."""
-    raise NotImplementedError("gradgradcheck is not built yet: first order alone is. Use gradcheck.")

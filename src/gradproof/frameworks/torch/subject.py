@@ -1,27 +1,33 @@
-"""A PyTorch function at a point, as a subject: evaluation, pullback, and nothing of the caller's changed."""
+"""A PyTorch function at a point, as a subject: evaluation, pullback, pushforward."""
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from gradproof.engine.subject import PullbackError
-from gradproof.errors import InputError
+from gradproof.engine.subject import DerivativeError
+from gradproof.errors import InputError, NothingToDifferentiateError
 from gradproof.frameworks.torch import trees
 from gradproof.frameworks.torch.arguments import Call, Selector, Slot, differentiable
+from gradproof.frameworks.torch.batches import Batches
+from gradproof.frameworks.torch.calling import LARGE, Caller, Tally
 from gradproof.frameworks.torch.captured import captured_tensors
-from gradproof.frameworks.torch.randomness import HeldGenerators
-from gradproof.frameworks.torch.spaces import Space, as_real, replica, scale_of
+from gradproof.frameworks.torch.duals import push
+from gradproof.frameworks.torch.spaces import Space, as_real, scale_of
 
 SAME = 64.0  # units of rounding by which a value may differ from the same in double precision
+ABSENT = (
+    "once_differentiable",
+    "setup_context",
+    "Nested forward mode",
+)  # words in the messages of rules that are not there
 ORDINARY = (1e-100, 1e100)  # sizes of values whose squares can be added up
-LARGE = 1 << 16  # coordinates from which on the memory of a perturbed point is used again
 
 
 def differentiating() -> AbstractContextManager[Any]:
@@ -33,22 +39,17 @@ class TorchSubject:
     """A function, its inputs, and the inputs that are varied.
 
     The function is called once with a graph, on private copies of every tensor; that call serves all pullbacks.
-    Perturbed calls build no graph unless the function turns out to need one. What a function is found to write to is
-    copied afresh for every call, so the caller's tensors stay as they are.
+    Perturbed calls build no graph unless the function turns out to need one.
     """
 
+    mode, rule = "reverse", "backward"
     arrays = torch
 
-    def __init__(self, call: Call, varied: list[int], slots: list[Slot]) -> None:
-        self.call, self.varied, self.slots = call, varied, slots
-        self._varied = set(varied)
-        self.evaluations = self.pullbacks = 0
-        self.inside = 0.0
+    def __init__(self, call: Call, varied: list[int], slots: list[Slot], tally: Tally) -> None:
+        self.call, self.varied, self.slots, self.tally = call, varied, slots, tally
+        self.caller = Caller(call, varied, slots, tally)
         self.notes: list[str] = []
         self.trouble = ""
-        self._generators = HeldGenerators()
-        self._draws = False
-        self._needs_graph = False
         self._shares_memory = False
         for slot in (slots[number] for number in varied):
             _refuse_unbuilt(slot.path, slot.tensor, "inputs")
@@ -60,28 +61,28 @@ class TorchSubject:
         self._memory: list[Tensor] | None = None
         self._first: tuple[Tensor, float, list[Tensor], Tensor] | None = None
         self._again: set[int] = set()
+        self.batches = Batches(self)
+        copies, result = self.caller.at_the_point()
         try:
-            self._first_call()
+            self._take_in(copies, result)
         except BaseException:
-            if self._generators.moved():
-                self._generators.restore()
+            self.caller.put_back()
             raise
 
     @classmethod
     def of(cls, function: Callable[..., Any], inputs: Any, wrt: Selector | None) -> TorchSubject:
         """The subject for a function at a point."""
         call = Call(function, inputs)
-        return cls(call, call.select(wrt), call.slots)
+        return cls(call, call.select(wrt), call.slots, Tally())
 
     def widened(self) -> TorchSubject | None:
         """The same function in double precision, if it runs there and gives the same values up to rounding."""
         try:
-            wide = TorchSubject(self.call, self.varied, [slot.widened() for slot in self.slots])
+            wide = TorchSubject(self.call, self.varied, [slot.widened() for slot in self.slots], self.tally)
         except Exception:
             return None
         finally:
-            if self._generators.moved():
-                self._generators.restore()
+            self.caller.put_back()
         if not wide.outputs.size or wide.outputs.size != self.outputs.size or wide.precision >= self.precision:
             return None
         difference, size = abs(wide.centre - self.centre), abs(wide.centre)
@@ -89,34 +90,24 @@ class TorchSubject:
         same = (difference <= SAME * self.precision * (size + scale)) | ~self.centre.isfinite()
         return wide if bool(same.all()) else None
 
-    def _first_call(self) -> None:
-        copies = [replica(slot.tensor) for slot in self.slots]
-        for copy, slot in zip(copies, self.slots, strict=True):
-            if slot.tensor.requires_grad and differentiable(copy):
-                copy.requires_grad_()
-        self.leaves = [copies[number].requires_grad_() for number in self.varied]
-        try:
-            with torch.enable_grad():
-                result = self._called(copies)
-        except Exception as error:
-            error.add_note(f"gradproof: {self.call.name} raised this at the given inputs, before anything was checked.")
-            raise
-        self._draws = self._generators.moved()
-        self.written = [not _same(slot.tensor, copy) for slot, copy in zip(self.slots, copies, strict=True)]
-        tensors = [(path, leaf) for path, leaf in trees.leaves(result, "output") if isinstance(leaf, Tensor)]
-        tensors = [(path, tensor) for path, tensor in tensors if differentiable(tensor)]
+    def _take_in(self, copies: list[Tensor], result: Any) -> None:
+        """The point's value, what of it can be differentiated, and its precision."""
+        self.leaves = [copies[number] for number in self.varied]
+        found = [(path, leaf) for path, leaf in trees.leaves(result, self.call.result) if isinstance(leaf, Tensor)]
+        tensors = [(path, tensor) for path, tensor in found if differentiable(tensor)]
         for path, tensor in tensors:
             _refuse_unbuilt(path, tensor, "outputs")
         if not tensors:
-            raise InputError(
+            kind = NothingToDifferentiateError if found else InputError
+            raise kind(
                 f"{self.call.name} returned {_describe(result)}: no floating-point or complex tensor, so there is "
                 "nothing to differentiate. Return the tensor whose gradient matters."
             )
         connected = [(path, tensor) for path, tensor in tensors if tensor.requires_grad]
         self.detached = not connected
-        self._paths = [path for path, _ in connected or tensors]
+        self.caller.paths = [path for path, _ in connected or tensors]
         self.results = [tensor for _, tensor in connected or tensors]
-        self.outputs = Space(self._paths, self.results)
+        self.outputs = Space(self.caller.paths, self.results)
         self.centre = self.outputs.coordinates(self.results)
         self._size = self._largest_value()
         self._storages = {tensor.untyped_storage().data_ptr() for tensor in self.results if tensor.numel()}
@@ -136,7 +127,7 @@ class TorchSubject:
     @property
     def mutated(self) -> list[str]:
         """The varied inputs that the function writes to."""
-        return [self.slots[number].path for number in self.varied if self.written[number]]
+        return [self.slots[number].path for number in self.varied if self.caller.written[number]]
 
     def direction(self, seed: int, step: float, absolute: bool) -> Tensor:
         """A random direction, scaled to the point, such that the point plus it is representable."""
@@ -170,15 +161,11 @@ class TorchSubject:
         if direction is not self._direction:
             self._direction, self._steps = direction, self.inputs.tensors(direction)
         moved = self.inputs.displaced(self.points, self._steps, t, self._memory)
-        tensors = self._fixed_tensors()
-        for number, tensor in zip(self.varied, moved, strict=True):
-            tensors[number] = tensor
         try:
-            result = self._evaluated(tensors)
+            results = self.results_of(moved)
         except Exception as error:
             self.trouble = f"{type(error).__name__}: {error}"
             return torch.full_like(self.centre, torch.nan)
-        results = self._results_of(result)
         if not self.outputs.fits(results):
             self.trouble = (
                 f"the output changed from {_shapes(self.results)} to {_shapes(results)} when the inputs moved a little"
@@ -193,12 +180,16 @@ class TorchSubject:
             self._again |= storages
         if self.inputs.size >= LARGE:
             shared = any(tensor.untyped_storage().data_ptr() in storages for tensor in moved)
-            self._memory = None if shared or self._needs_graph else moved
+            self._memory = None if shared or self.caller.needs_graph else moved
         return values
 
-    def rounded(self, cotangent: Tensor) -> Tensor:
-        """The incoming gradient as the outputs' own precision holds it."""
-        return self.outputs.coordinates(self.outputs.tensors(cotangent))
+    def rounded(self, asked: Tensor) -> Tensor:
+        """An incoming gradient as the outputs' own precision holds it."""
+        return self.outputs.coordinates(self.outputs.tensors(asked))
+
+    def rounded_direction(self, direction: Tensor) -> Tensor:
+        """A direction as the inputs' own precision holds it."""
+        return self.inputs.coordinates(self.inputs.tensors(direction))
 
     def pullback(self, cotangent: Tensor) -> Tensor:
         """The claimed gradient for an incoming gradient; zero for an input that autograd says has no influence."""
@@ -206,18 +197,60 @@ class TorchSubject:
 
     def pullback_at(self, direction: Tensor, cotangent: Tensor) -> Tensor:
         """The claimed gradient at point + direction, from a call of its own; NaN where there is none."""
-        leaves = self.inputs.displaced(self.points, self.inputs.tensors(direction), 1.0, None)
-        tensors = self._fixed_tensors()
-        for number, leaf in zip(self.varied, leaves, strict=True):
-            tensors[number] = leaf.requires_grad_()
+        leaves = self._moved(direction)
         try:
-            with torch.enable_grad():
-                results = self._results_of(self._called(tensors))
+            results = self.caller.results(self.caller.differentiably([leaf.requires_grad_() for leaf in leaves]))
             if self.outputs.fits(results):
                 return self._pulled_back(results, leaves, cotangent)
         except Exception as error:
             self.trouble = f"{type(error).__name__}: {error}"
         return torch.full_like(direction, torch.nan)
+
+    def pushforward(self, direction: Tensor) -> Tensor:
+        """The claimed slopes of all outputs along a direction; zero for an output that carries no tangent."""
+        return self._pushed(torch.zeros_like(direction), direction)
+
+    def pushforward_at(self, place: Tensor, direction: Tensor) -> Tensor:
+        """The claimed slopes at point + place; NaN where there are none."""
+        try:
+            return self._pushed(place, direction)
+        except DerivativeError as error:
+            self.trouble = str(error)
+            return torch.full_like(self.centre, torch.nan)
+
+    def evaluate_many(self, directions: Tensor, t: float) -> Tensor:
+        """The values along each of some directions, as one batch where the function can be batched."""
+        return self.batches.values(directions, t)
+
+    def pullback_many(self, cotangents: Tensor) -> Tensor:
+        """The claimed gradients for each of some incoming gradients."""
+        return self.batches.gradients(cotangents)
+
+    def pushforward_many(self, directions: Tensor) -> Tensor:
+        """The claimed slopes along each of some directions."""
+        return self.batches.tangents(directions)
+
+    def _moved(self, direction: Tensor) -> list[Tensor]:
+        return self.inputs.displaced(self.points, self.inputs.tensors(direction), 1.0, None)
+
+    def _pushed(self, place: Tensor, direction: Tensor) -> Tensor:
+        evaluations = self.tally.evaluations
+        try:
+            function = partial(self.results_of, rest=self.caller.copies())
+            tangents = push(function, self._moved(place), self.inputs.tensors(direction), self.call.nested)
+        except Exception as error:
+            absent = _is_absent(error) or self.call.nested  # torch cannot nest every function
+            raise DerivativeError(f"{type(error).__name__}: {error}", absent=absent) from error
+        finally:
+            self.tally.evaluations = evaluations  # the call counts as a pushforward
+            self.tally.pushforwards += 1
+        if not self.outputs.fits(tangents):
+            raise DerivativeError(f"a tangent of {_shapes(tangents)} for an output of {_shapes(self.results)}")
+        return self.outputs.coordinates(tangents)
+
+    def results_of(self, moved: Sequence[Tensor], rest: Sequence[Tensor] | None = None) -> list[Tensor]:
+        """The differentiable results for other varied tensors."""
+        return self.caller.results(self.caller.beside(moved, rest))
 
     def _pulled_back(self, results: list[Tensor], leaves: list[Tensor], cotangent: Tensor) -> Tensor:
         if self.detached:
@@ -226,18 +259,14 @@ class TorchSubject:
         if self.outputs.size < LARGE:
             incoming = [piece.clone() for piece in incoming]
         version = cotangent._version
-        if self._draws:
-            self._generators.restore()
-        self.pullbacks += 1
-        began = time.perf_counter()
+        self.tally.pullbacks += 1
         try:
-            gradients = torch.autograd.grad(results, leaves, incoming, retain_graph=True, allow_unused=True)
+            with self.caller.timed():
+                gradients = torch.autograd.grad(results, leaves, incoming, retain_graph=True, allow_unused=True)
         except Exception as error:
-            raise PullbackError(f"{type(error).__name__}: {error}") from error
-        finally:
-            self.inside += time.perf_counter() - began
+            raise DerivativeError(f"{type(error).__name__}: {error}", absent=_is_absent(error)) from error
         if cotangent._version != version:
-            raise PullbackError("RuntimeError: the backward writes to its incoming gradient, which others still read")
+            raise DerivativeError("RuntimeError: the backward writes to its incoming gradient, which others still read")
         whole = [
             torch.zeros_like(leaf) if gradient is None else gradient.to_dense() if gradient.is_sparse else gradient
             for leaf, gradient in zip(leaves, gradients, strict=True)
@@ -248,8 +277,7 @@ class TorchSubject:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._generators.moved() or self._draws:
-            self._generators.restore()
+        self.caller.put_back()
 
     def _largest_value(self) -> float:
         """The size of the values, kept within what can be divided by; one where there is none."""
@@ -261,57 +289,6 @@ class TorchSubject:
             self.finite = False
             largest = float(self.centre.abs().nan_to_num(0.0, 0.0, 0.0).max())
         return min(max(largest, 1e-290), 1e290) if largest else 1.0
-
-    def _fixed_tensors(self) -> list[Tensor]:
-        """The tensors that are not varied: copies, or where they are large and not written to, other views of them."""
-        tensors = []
-        for number, slot in enumerate(self.slots):
-            small = slot.tensor.numel() < LARGE
-            tensor = slot.tensor
-            if number not in self._varied:
-                tensor = replica(tensor) if small or self.written[number] else tensor.detach()
-                tensor.requires_grad_(slot.tensor.requires_grad)
-            tensors.append(tensor)
-        return tensors
-
-    def _results_of(self, result: Any) -> list[Tensor]:
-        """The tensors that stand where the first call had its differentiable results."""
-        if isinstance(result, Tensor):
-            return [result]
-        found = dict(trees.leaves(result, "output"))
-        return [tensor for path in self._paths if isinstance(tensor := found.get(path), Tensor)]
-
-    def _called(self, tensors: Sequence[Tensor]) -> Any:
-        if self._draws:
-            self._generators.restore()
-        self.evaluations += 1
-        began = time.perf_counter()
-        try:
-            return self.call.invoke(tensors)
-        finally:
-            self.inside += time.perf_counter() - began
-
-    def _evaluated(self, tensors: list[Tensor]) -> Any:
-        """Call without a graph; a function that differentiates inside cannot do without one, and then gets it."""
-        if not self._needs_graph:
-            try:
-                with torch.no_grad():
-                    return self._called(tensors)
-            except Exception:
-                result = self._evaluated_with_graph(tensors)
-                self._needs_graph = True
-                return result
-        return self._evaluated_with_graph(tensors)
-
-    def _evaluated_with_graph(self, tensors: list[Tensor]) -> Any:
-        fresh = [tensor.detach() for tensor in tensors]
-        for tensor, slot in zip(fresh, self.slots, strict=True):
-            if slot.tensor.requires_grad and differentiable(tensor):
-                tensor.requires_grad_()
-        for number in self.varied:
-            fresh[number].requires_grad_()
-        with torch.enable_grad():
-            return self._called(fresh)
 
     def _from_shared_memory(self, values: Tensor) -> Tensor:
         """A function that returns the same memory again: keep copies, and ask anew for what was overwritten."""
@@ -332,16 +309,9 @@ def _refuse_unbuilt(path: str, tensor: Tensor, role: str) -> None:
         raise NotImplementedError(f"{path} is {kind}: sparse and masked {role} are not built yet. Pass it dense.")
 
 
-def _same(before: Tensor, after: Tensor) -> bool:
-    """Whether a copy still is what it was copied from: never written to, of the same form, and equal bit for bit."""
-    if after._version or before.shape != after.shape or before.dtype != after.dtype:
-        return False
-    if before.layout != torch.strided:
-        return True
-    before, after = before.detach(), after.detach()
-    if torch.equal(before, after):
-        return True
-    return bool(((before == after) | ((before != before) & (after != after))).all())
+def _is_absent(error: Exception) -> bool:
+    """Whether an error says that there is no rule for the derivative, rather than that the rule went wrong."""
+    return isinstance(error, NotImplementedError) or any(word in str(error) for word in ABSENT)
 
 
 def _shapes(tensors: Sequence[Tensor]) -> str:

@@ -1,0 +1,37 @@
+"""Pullback and pushforward hold each other to account: ⟨Jv, u⟩ = ⟨v, Jᵀu⟩, without a step, to rounding accuracy."""
+
+from __future__ import annotations
+
+import math
+
+from gradproof.engine.results import Finding
+from gradproof.engine.subject import Subject
+from gradproof.engine.weighing import CLAIM_ACCURACY, CLAIM_ROUNDING, SPREAD, weighed
+
+CLEARLY = 10.0  # times what rounding explains
+DIRECTIONS = 3  # all of which must disagree
+
+
+def adjoint_disagreement(subject: Subject, seed: int) -> Finding | None:
+    """A finding where the two derivatives contradict each other, however well both fit the values."""
+    gap = allowed = 0.0
+    for number in range(DIRECTIONS):
+        gap, allowed = _gap(subject, seed + 31 * number)
+        if not (math.isfinite(gap) and gap > CLEARLY * allowed):
+            return None
+    return Finding(
+        kind="adjoint-mismatch",
+        message=f"Pullback and pushforward contradict each other by {gap:.2g} along random directions, where rounding "
+        f"explains {allowed:.1g}; both lie within the bars of the slopes.",
+        advice="Compare the backward with the jvp: they must be transposes of each other.",
+        mode="forward",
+    )
+
+
+def _gap(subject: Subject, seed: int) -> tuple[float, float]:
+    direction, cotangent = subject.direction(seed, 1.0, False), subject.cotangent(seed)
+    gradient, pushed = subject.pullback(cotangent), subject.pushforward(direction)
+    gap = abs(weighed(subject, direction, gradient) - weighed(subject, cotangent, pushed))
+    parts = [gradient * direction, pushed * cotangent]
+    size = max(math.sqrt(float(part @ part)) for part in parts)
+    return gap, SPREAD * (CLAIM_ROUNDING * subject.precision + CLAIM_ACCURACY) * size

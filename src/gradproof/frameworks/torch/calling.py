@@ -1,0 +1,176 @@
+"""Calling a function at a point and around it, with everything of the caller's left as it was."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from gradproof.errors import InputError
+from gradproof.frameworks.torch import trees
+from gradproof.frameworks.torch.arguments import Call, Slot, differentiable
+from gradproof.frameworks.torch.randomness import HeldGenerators
+from gradproof.frameworks.torch.spaces import replica
+
+LARGE = 1 << 16  # entries from which on a tensor that is not written to is passed without a copy
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a check has spent so far, over all the functions that it calls."""
+
+    evaluations: int = 0
+    pullbacks: int = 0
+    pushforwards: int = 0
+    inside: float = 0.0
+
+
+class Caller:
+    """A function, the tensors it receives, and those of them that are varied.
+
+    Random draws are the same in every call. What the function is found to write to is copied afresh for every call.
+    """
+
+    def __init__(self, call: Call, varied: list[int], slots: list[Slot], tally: Tally) -> None:
+        self.call, self.varied, self.slots, self.tally = call, varied, slots, tally
+        self._varied = set(varied)
+        for slot in slots:
+            _refuse_tangent(slot)
+        self.draws = self.needs_graph = False
+        self.written: list[bool] = []
+        self.paths: list[str] = []
+        self._generators = HeldGenerators()
+
+    def at_the_point(self) -> tuple[list[Tensor], Any]:
+        """Private copies of all tensors, and the result of a call with a graph on them."""
+        copies = [replica(slot.tensor) for slot in self.slots]
+        for copy, slot in zip(copies, self.slots, strict=True):
+            if slot.tensor.requires_grad and differentiable(copy):
+                copy.requires_grad_()
+        for number in self.varied:
+            copies[number].requires_grad_()
+        try:
+            with torch.enable_grad():
+                result = self._called(copies)
+        except BaseException as error:
+            self.put_back()
+            if isinstance(error, Exception):
+                error.add_note(
+                    f"gradproof: {self.call.name} raised this at the given inputs, before anything was checked."
+                )
+            raise
+        self.draws = self._generators.moved()
+        self.written = [not _same(slot.tensor, copy) for slot, copy in zip(self.slots, copies, strict=True)]
+        return copies, result
+
+    def beside(self, moved: Sequence[Tensor], rest: Sequence[Tensor] | None = None) -> Any:
+        """The result for other varied tensors, without a graph unless the function cannot do without one.
+
+        `rest` are all tensors, where they have to be copied before (see `copies`).
+        """
+        tensors = self._with(moved, rest)
+        if self.needs_graph:
+            return self._with_graph(tensors)
+        try:
+            with torch.no_grad():
+                return self._called(tensors)
+        except Exception as first:
+            try:
+                result = self._with_graph(tensors)
+            except Exception:
+                raise first from None
+            self.needs_graph = True
+            return result
+
+    def differentiably(self, leaves: Sequence[Tensor]) -> Any:
+        """The result for other varied tensors, with a graph."""
+        with torch.enable_grad():
+            return self._called(self._with(leaves))
+
+    def copies(self) -> list[Tensor]:
+        """All tensors: of those not varied copies, or where they are large and not written to, other views of them."""
+        tensors = []
+        for number, slot in enumerate(self.slots):
+            tensor = slot.tensor
+            if number not in self._varied:
+                small = tensor.numel() < LARGE
+                tensor = replica(tensor) if small or self.written[number] else tensor.detach()
+                tensor.requires_grad_(slot.tensor.requires_grad)
+            tensors.append(tensor)
+        return tensors
+
+    def results(self, result: Any) -> list[Tensor]:
+        """The tensors that stand where the first call had its differentiable results."""
+        if isinstance(result, Tensor):
+            return [result]
+        found = dict(trees.leaves(result, self.call.result))
+        return [tensor for path in self.paths if isinstance(tensor := found.get(path), Tensor)]
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """Time inside the user's code, with the draws as they were."""
+        if self.draws:
+            self._generators.restore()
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.tally.inside += time.perf_counter() - began
+
+    def put_back(self) -> None:
+        """Leave every generator as it was found."""
+        if self.draws or self._generators.moved():
+            self._generators.restore()
+
+    def _called(self, tensors: Sequence[Tensor]) -> Any:
+        self.tally.evaluations += 1
+        with self.timed():
+            return self.call.invoke(tensors)
+
+    def _with(self, moved: Sequence[Tensor], rest: Sequence[Tensor] | None = None) -> list[Tensor]:
+        tensors = self.copies() if rest is None else list(rest)
+        for number, tensor in zip(self.varied, moved, strict=True):
+            tensors[number] = tensor
+        return tensors
+
+    def _with_graph(self, tensors: list[Tensor]) -> Any:
+        fresh = [tensor if _is_dual(tensor) else tensor.detach() for tensor in tensors]
+        for tensor, slot in zip(fresh, self.slots, strict=True):
+            if slot.tensor.requires_grad and differentiable(tensor):
+                tensor.requires_grad_()
+        for number in self.varied:
+            fresh[number].requires_grad_()
+        with torch.enable_grad():
+            return self._called(fresh)
+
+
+def _is_dual(tensor: Tensor) -> bool:
+    if forward_ad._current_level < 0:
+        return False
+    return forward_ad.unpack_dual(tensor).tangent is not None  # type: ignore[no-untyped-call]  # torch's own
+
+
+def _refuse_tangent(slot: Slot) -> None:
+    if _is_dual(slot.tensor):
+        raise InputError(
+            f"{slot.path} carries a tangent already: it was made by make_dual, or inside a jvp. Pass the plain tensor, "
+            "forward_ad.unpack_dual(x).primal; tangents are made here."
+        )
+
+
+def _same(before: Tensor, after: Tensor) -> bool:
+    """Whether a copy still is what it was copied from: never written to, of the same form, and equal bit for bit."""
+    if after._version or before.shape != after.shape or before.dtype != after.dtype:
+        return False
+    if before.layout != torch.strided:
+        return True
+    before, after = before.detach(), after.detach()
+    if torch.equal(before, after):
+        return True
+    return bool(((before == after) | ((before != before) & (after != after))).all())

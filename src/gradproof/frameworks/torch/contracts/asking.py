@@ -1,0 +1,73 @@
+"""Asking autograd for gradients in ways of one's own: other incoming gradients, results or leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradproof.engine.subject import DerivativeError
+from gradproof.frameworks.torch.graph import nodes
+from gradproof.frameworks.torch.subject import TorchSubject
+
+FUNCTIONS = 16  # of the user's own that are looked into, at most
+
+
+def gradients(
+    subject: TorchSubject,
+    incoming: Sequence[Tensor],
+    *,
+    results: Sequence[Tensor] | None = None,
+    leaves: Sequence[Tensor] | None = None,
+) -> list[Tensor | None]:
+    """The gradients as autograd gives them: None for an input without influence."""
+    subject.tally.pullbacks += 1
+    try:
+        with subject.caller.timed():
+            found = torch.autograd.grad(
+                subject.results if results is None else results,
+                subject.leaves if leaves is None else leaves,
+                incoming,
+                retain_graph=True,
+                allow_unused=True,
+            )
+    except Exception as error:
+        raise DerivativeError(described(error)) from error
+    return list(found)
+
+
+def coordinates(subject: TorchSubject, found: Sequence[Tensor | None]) -> Tensor:
+    """Gradients as one vector; zero for an input without influence."""
+    whole = []
+    for gradient, leaf in zip(found, subject.leaves, strict=True):
+        whole.append(torch.zeros_like(leaf) if gradient is None else gradient)
+    return subject.inputs.coordinates([piece.to_dense() if piece.layout != torch.strided else piece for piece in whole])
+
+
+def custom_nodes(results: Sequence[Tensor]) -> list[Any]:
+    """The nodes of the user's own autograd Functions behind the results, up to a few."""
+    own = (node for node in nodes(results) if hasattr(type(node), "_forward_cls"))
+    return [node for node, _ in zip(own, range(FUNCTIONS), strict=False)]
+
+
+def saved_by(own: Sequence[Any]) -> Iterator[tuple[Any, Tensor]]:
+    """The tensors that Functions saved, each with its node."""
+    for node in own:
+        try:
+            saved = node.saved_tensors
+        except Exception:  # written to since, which is an error when the backward asks for it, and none before
+            continue
+        yield from ((node, tensor) for tensor in saved if tensor is not None and tensor.layout == torch.strided)
+
+
+def function_name(node: Any) -> str:
+    """What the user calls the Function behind a node."""
+    return str(type(node)._forward_cls.__name__)
+
+
+def described(error: Exception) -> str:
+    """An error in one line."""
+    first = str(error).strip().split("\n", 1)[0]
+    return f"{type(error).__name__}: {first}"

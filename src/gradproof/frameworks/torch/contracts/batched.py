@@ -1,0 +1,65 @@
+"""A batch of incoming gradients, pulled back at once by vmap, gives what they give one by one."""
+
+from __future__ import annotations
+
+import warnings
+
+import torch
+from torch import Tensor
+
+from gradproof.frameworks.torch.contracts.asking import coordinates, described
+from gradproof.frameworks.torch.contracts.comparing import gap, noise_of_pullback
+from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken
+from gradproof.frameworks.torch.subject import TorchSubject
+
+
+def batched(subject: TorchSubject, terms: Terms) -> Outcome:
+    """Two incoming gradients as a batch, and in a loop."""
+    if subject.detached:
+        return KEPT
+    first, expected = terms.pulled(subject)
+    cotangents = [first, subject.cotangent(terms.seed + 1)]
+    try:
+        found = _at_once(subject, cotangents)
+    except Exception as error:
+        return Outcome(absent=f"the backward does not run under torch.func.vmap ({described(error)})")
+    for cotangent, gradient in zip(cotangents, found, strict=True):
+        expected = expected if cotangent is first else subject.pullback(cotangent)
+        worst = gap(
+            expected,
+            gradient,
+            precision=subject.gradient_precision,
+            more=terms.nondet_tol,
+            noise=lambda u=cotangent, image=expected: noise_of_pullback(subject, u, image),  # type: ignore[misc]
+        )
+        if worst is not None:
+            place = subject.inputs.locate(worst.coordinate)
+            return broken(
+                "batched",
+                f"Under torch.func.vmap the gradient with respect to {place.path} is another one than in a loop "
+                f"({worst} at {place}).",
+                argument=place.path,
+                advice="Look for a vmap rule of its own, or for a backward that keeps a state or looks at memory.",
+            )
+    return KEPT
+
+
+def _at_once(subject: TorchSubject, cotangents: list[Tensor]) -> list[Tensor]:
+    """The gradients of a batch of incoming gradients."""
+    pieces = [subject.outputs.tensors(cotangent) for cotangent in cotangents]
+    used: list[bool] = []
+
+    def pull(*incoming: Tensor) -> tuple[Tensor, ...]:
+        found = torch.autograd.grad(subject.results, subject.leaves, incoming, retain_graph=True, allow_unused=True)
+        used.extend(gradient is not None for gradient in found)
+        return tuple(gradient for gradient in found if gradient is not None)
+
+    subject.tally.pullbacks += len(cotangents)
+    with warnings.catch_warnings(), subject.caller.timed():
+        warnings.simplefilter("ignore")  # a rule that torch batches by a loop is slow, not wrong
+        batch = iter(
+            torch.func.vmap(pull, randomness="same")(*(torch.stack(piece) for piece in zip(*pieces, strict=True)))
+        )
+    whole = [next(batch) if is_used else None for is_used in used]
+    rows = range(len(cotangents))
+    return [coordinates(subject, [None if part is None else part[row] for part in whole]) for row in rows]

@@ -1,0 +1,68 @@
+"""A batch of tangents, pushed forward at once by vmap, gives what they give one by one."""
+
+from __future__ import annotations
+
+import warnings
+
+import torch
+from torch import Tensor
+
+from gradproof.frameworks.torch.arguments import Call
+from gradproof.frameworks.torch.contracts.asking import described
+from gradproof.frameworks.torch.contracts.comparing import gap, noise_of_pushforward
+from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken
+from gradproof.frameworks.torch.spaces import replica
+from gradproof.frameworks.torch.subject import TorchSubject
+
+
+def batched_forward(subject: TorchSubject, terms: Terms) -> Outcome:
+    """Two tangents as a batch, and in a loop."""
+    if not isinstance(subject.call, Call):  # the derivative of a function differentiates within, as torch.func cannot
+        return KEPT
+    directions = [subject.direction(terms.seed + number, 1.0, False) for number in range(2)]
+    try:
+        found = _at_once(subject, directions)
+    except Exception as error:
+        return Outcome(absent=f"the function does not run under torch.func.vmap and jvp ({described(error)})")
+    for direction, tangent in zip(directions, found, strict=True):
+        expected = subject.pushforward(direction)
+        worst = gap(
+            expected,
+            tangent,
+            precision=subject.precision,
+            more=terms.nondet_tol,
+            noise=lambda v=direction, image=expected: noise_of_pushforward(subject, v, image),  # type: ignore[misc]
+        )
+        if worst is not None:
+            place = subject.outputs.locate(worst.coordinate)
+            return broken(
+                "batched-forward",
+                f"Under torch.func.vmap the tangent of {place.path} is another one than in a loop ({worst} at "
+                f"{place}).",
+                advice="Look for a vmap rule of its own, or for a jvp that keeps a state or looks at memory.",
+            )
+    return KEPT
+
+
+def _at_once(subject: TorchSubject, directions: list[Tensor]) -> list[Tensor]:
+    """The outputs' tangents for a batch of tangents."""
+    tensors = [replica(slot.tensor) for slot in subject.slots]  # made here: inside, torch.func has no memory to copy
+    points = tuple(tensors[number] for number in subject.varied)
+    pieces = [subject.inputs.tensors(direction) for direction in directions]
+
+    def function(*values: Tensor) -> tuple[Tensor, ...]:
+        arguments = dict(enumerate(tensors)) | dict(zip(subject.varied, values, strict=True))
+        return tuple(subject.caller.results(subject.call.invoke(list(arguments.values()))))
+
+    def push(*tangents: Tensor) -> tuple[Tensor, ...]:
+        found: tuple[Tensor, ...] = torch.func.jvp(function, points, tangents)[1]
+        return found
+
+    subject.tally.pushforwards += len(directions)
+    with warnings.catch_warnings(), subject.caller.timed():
+        warnings.simplefilter("ignore")  # a rule that torch batches by a loop is slow, not wrong
+        batch = torch.func.vmap(push, randomness="same")(*(torch.stack(piece) for piece in zip(*pieces, strict=True)))
+    rows = [[part[row] for part in batch] for row in range(len(directions))]
+    if not all(subject.outputs.fits(row) for row in rows):
+        raise RuntimeError("the tangents have other shapes than the outputs")
+    return [subject.outputs.coordinates(row) for row in rows]

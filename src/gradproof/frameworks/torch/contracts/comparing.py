@@ -1,0 +1,88 @@
+"""When two answers that ought to be one differ by more than rounding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gradproof.frameworks.torch.spaces import as_real
+from gradproof.frameworks.torch.subject import TorchSubject
+
+ROUNDINGS = 64.0  # units of rounding in the largest entry: sums are added up in another order, kernels differ
+NOISE = 64.0  # times the noise that was measured, where rounding alone does not explain a difference
+NUDGES = (40, 104, 168)  # units of rounding by which a vector is scaled, so that every step on the way is rounded anew
+STEP = 8.0  # units of rounding by which inputs are moved to the same end
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Where two answers differ most, and what they say there."""
+
+    coordinate: int
+    expected: float
+    found: float
+
+    def __str__(self) -> str:
+        return f"{self.found:.6g} instead of {self.expected:.6g}"
+
+
+def gap(
+    expected: Tensor, found: Tensor, *, precision: float, more: float = 0.0, noise: Callable[[], float] | None = None
+) -> Gap | None:
+    """The largest difference, if it is beyond rounding and what more is allowed; none where no number is expected.
+
+    `noise` is measured only where a difference is suspected.
+    """
+    finite = expected.isfinite()
+    difference = torch.where(finite, (found - expected).abs(), 0.0).nan_to_num(torch.inf)
+    if not difference.numel():
+        return None
+    sizes = torch.where(finite, expected.abs(), 0.0)
+    allowed = ROUNDINGS * precision * float(sizes.max()) + more
+    worst = int(difference.argmax())
+    if float(difference[worst]) <= allowed:
+        return None
+    if noise is not None and float(difference[worst]) <= allowed + NOISE * noise():
+        return None
+    return Gap(worst, float(expected[worst]), float(found[worst]))
+
+
+def rounding_of(linear: Callable[[Tensor], Tensor], vector: Tensor, image: Tensor, precision: float) -> float:
+    """How much of a map's image is rounding: what is left when factors near one are taken out again."""
+    factors = [1 + nudge * precision for nudge in NUDGES]
+    return max(largest(linear(factor * vector) / factor - image) for factor in factors)
+
+
+def noise_of_pullback(subject: TorchSubject, cotangent: Tensor, gradient: Tensor) -> float:
+    """How much of a gradient is rounding, in the backward and in the forward before it."""
+    moved = (subject.pullback_at(step, cotangent) for step in _small_steps(subject))
+    forward = max(largest(other - gradient) for other in moved)
+    return forward + rounding_of(subject.pullback, cotangent, gradient, subject.precision)
+
+
+def noise_of_pushforward(subject: TorchSubject, direction: Tensor, tangent: Tensor) -> float:
+    """How much of a tangent is rounding."""
+    moved = (subject.pushforward_at(step, direction) for step in _small_steps(subject))
+    values = max(largest(other - tangent) for other in moved)
+    return values + rounding_of(subject.pushforward, direction, tangent, subject.precision)
+
+
+def _small_steps(subject: TorchSubject) -> list[Tensor]:
+    """Directions in which every input moves by a few units of rounding."""
+    return [subject.direction(seed, STEP * subject.precision, False) for seed in range(3)]
+
+
+def same(before: Tensor, after: Tensor) -> bool:
+    """Whether two tensors of one form hold the same numbers, NaN where NaN."""
+    if before.shape != after.shape or before.dtype != after.dtype:
+        return False
+    before, after = as_real(before), as_real(after)
+    return torch.equal(before, after) or bool(((before == after) | ((before != before) & (after != after))).all())
+
+
+def largest(vector: Tensor) -> float:
+    """The size of the largest finite entry; zero where there is none."""
+    return float(torch.where(vector.isfinite(), vector.abs(), 0.0).max()) if vector.numel() else 0.0

@@ -1,0 +1,103 @@
+"""Strides are nobody's business: the same numbers, laid out otherwise, give the same gradient."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gradproof.engine.subject import DerivativeError
+from gradproof.frameworks.torch.contracts.asking import coordinates, gradients
+from gradproof.frameworks.torch.contracts.comparing import Gap, gap, noise_of_pullback
+from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken
+from gradproof.frameworks.torch.subject import TorchSubject
+
+INCOMING = "a non-contiguous incoming gradient"
+INPUTS = "inputs of other strides, at the same value,"
+ADVICE = {
+    INCOMING: "Incoming gradients are often views, or expanded: use reshape instead of view, and contiguous() before a "
+    "kernel that walks through memory.",
+    INPUTS: "Look for memory that the backward reads or fills in another tensor's order.",
+}
+
+
+def contiguity(subject: TorchSubject, terms: Terms) -> Outcome:
+    """Incoming gradients with strides of zero and two, then inputs with other strides than theirs."""
+    if subject.detached:
+        return KEPT
+    for circumstance, question in ((INCOMING, _for_incoming), (INPUTS, _for_inputs)):
+        try:
+            worst = question(subject, terms)
+        except DerivativeError as error:
+            return broken("contiguity", f"For {circumstance} the backward raised {error}", advice=ADVICE[circumstance])
+        if worst is not None:
+            place = subject.inputs.locate(worst.coordinate)
+            return broken(
+                "contiguity",
+                f"For {circumstance} the gradient with respect to {place.path} is another one ({worst} at {place}).",
+                argument=place.path,
+                advice=ADVICE[circumstance],
+            )
+    return KEPT
+
+
+def _for_incoming(subject: TorchSubject, terms: Terms) -> Gap | None:
+    if all(result.numel() < 2 for result in subject.results):
+        return None
+    incoming = [_expanded(piece) for piece in subject.outputs.tensors(terms.pulled(subject)[0])]
+    cotangent = subject.outputs.coordinates(incoming).clone()
+    expected = subject.pullback(cotangent)
+    found = coordinates(subject, gradients(subject, incoming))
+    return gap(
+        expected,
+        found,
+        precision=subject.gradient_precision,
+        more=terms.nondet_tol,
+        noise=lambda: noise_of_pullback(subject, cotangent, expected),
+    )
+
+
+def _for_inputs(subject: TorchSubject, terms: Terms) -> Gap | None:
+    leaves = [_laid_out_otherwise(point).requires_grad_() for point in subject.points]
+    if all(leaf.stride() == point.stride() for leaf, point in zip(leaves, subject.points, strict=True)):
+        return None
+    try:
+        results = subject.caller.results(subject.caller.differentiably(leaves))
+    except Exception:  # a forward may ask for contiguous inputs
+        return None
+    if not subject.outputs.fits(results) or not all(result.requires_grad for result in results):
+        return None
+    if gap(subject.centre, subject.outputs.coordinates(results), precision=subject.precision) is not None:
+        return None
+    cotangent, expected = terms.pulled(subject)
+    incoming = [piece.clone() for piece in subject.outputs.tensors(cotangent)]
+    found = coordinates(subject, gradients(subject, incoming, results=results, leaves=leaves))
+    return gap(
+        expected,
+        found,
+        precision=subject.gradient_precision,
+        more=terms.nondet_tol,
+        noise=lambda: noise_of_pullback(subject, cotangent, expected),
+    )
+
+
+def _expanded(tensor: Tensor) -> Tensor:
+    """One row's numbers for all rows, with gaps between them; what lies in the gaps is NaN."""
+    if not tensor.dim():
+        return tensor.clone()
+    memory = torch.full((2 * tensor.numel() + 1,), torch.nan, dtype=tensor.dtype, device=tensor.device)
+    strides = [0] * (tensor.dim() - 1) + [2]
+    view = memory.as_strided(tensor.shape, strides, 1)
+    if tensor.numel():
+        row = tensor[(0,) * (tensor.dim() - 1)]
+        memory.as_strided(row.shape, (2,), 1).copy_(row)
+    return view
+
+
+def _laid_out_otherwise(tensor: Tensor) -> Tensor:
+    """A copy: with gaps and in the order of the reversed dimensions, or contiguous where the tensor is not."""
+    if not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
+        return tensor.detach().clone(memory_format=torch.contiguous_format)
+    if not tensor.dim():
+        return tensor.detach().clone()
+    backwards = torch.full((*reversed(tensor.shape), 2), torch.nan, dtype=tensor.dtype, device=tensor.device)
+    return backwards[..., 0].permute(*reversed(range(tensor.dim()))).copy_(tensor.detach())

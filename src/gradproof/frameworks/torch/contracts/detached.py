@@ -1,0 +1,64 @@
+"""An output that follows a varied input requires grad: otherwise the path between them was cut."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gradproof.engine.ladder import first_step
+from gradproof.frameworks.torch import trees
+from gradproof.frameworks.torch.arguments import differentiable
+from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken
+from gradproof.frameworks.torch.spaces import flat
+from gradproof.frameworks.torch.subject import TorchSubject
+
+CLEAR = 1e3  # units of rounding that a change must exceed to be one
+PROPORTIONAL = (1.7, 2.3)  # a step of twice the size changes a smooth function this many times as much
+
+
+def detached(subject: TorchSubject, terms: Terms) -> Outcome:
+    """Move the inputs, and see which of the outputs without a gradient follow."""
+    if not subject.detached and subject.caller.paths == [subject.call.result]:
+        return KEPT
+    direction = subject.direction(terms.seed, first_step(subject.precision), False)
+    centre = _unconnected(subject, 0.0 * direction)
+    if not centre:
+        return KEPT
+    near, far = _unconnected(subject, direction / 2), _unconnected(subject, direction)
+    following = [path for path in centre if _follows(subject, centre[path], near.get(path), far.get(path))]
+    if not following:
+        return KEPT
+    names = ", ".join(following[:4])
+    if not subject.detached:
+        return Outcome(notes=(f"{names} changes with the inputs but does not require grad, so it was not checked.",))
+    return broken(
+        "detached",
+        f"No output requires grad, although {names} changes with the inputs.",
+        advice="Look for detach(), .data, .item(), numpy() or no_grad() on the way from the inputs to the output.",
+    )
+
+
+def _unconnected(subject: TorchSubject, direction: Tensor) -> dict[str, Tensor]:
+    """The values of the outputs that have no gradient, at point + direction; none where the function raises."""
+    moved = subject.inputs.displaced(subject.points, subject.inputs.tensors(direction), 1.0, None)
+    try:
+        result = subject.caller.beside(moved)
+    except Exception:
+        return {}
+    connected = () if subject.detached else subject.caller.paths
+    return {
+        path: flat(leaf).clone()
+        for path, leaf in trees.leaves(result, subject.call.result)
+        if isinstance(leaf, Tensor) and differentiable(leaf) and leaf.layout == torch.strided and path not in connected
+    }
+
+
+def _follows(subject: TorchSubject, centre: Tensor, near: Tensor | None, far: Tensor | None) -> bool:
+    """Whether some entry changes clearly, and in proportion to the step."""
+    if near is None or far is None or not centre.shape == near.shape == far.shape:
+        return False
+    once, twice = near - centre, far - centre
+    size = torch.maximum(centre.abs(), far.abs())
+    clear = once.abs() > CLEAR * subject.precision * size
+    ratio = twice / torch.where(clear, once, 1.0)
+    return bool((clear & (ratio > PROPORTIONAL[0]) & (ratio < PROPORTIONAL[1])).any())

@@ -1,0 +1,67 @@
+"""A backward is linear in the incoming gradient: zero gives zero, and a multiple gives the multiple.
+
+Zero is held to rounding. A multiple is held to half the digits: some rules, such as that of the matrix exponential,
+approximate, and how depends on the size of what comes in; what is not linear is seldom so by a little.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from gradproof.frameworks.torch.contracts.comparing import NOISE, ROUNDINGS, largest, rounding_of
+from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken
+from gradproof.frameworks.torch.subject import TorchSubject
+
+FACTOR = -1024.0  # a power of two scales without rounding; its sign tells |g| from g, its size finds clipping
+SMALL_FACTOR = -2.0  # where the dtype holds few numbers
+COARSE = 1e-4  # the spacing of such numbers
+FEW_BITS = 2.0**20  # times the smallest normal number, below which numbers lose digits when they are scaled
+
+
+def linear(subject: TorchSubject, terms: Terms) -> Outcome:
+    """Zero gives zero, and a multiple gives the multiple."""
+    cotangent, once = terms.pulled(subject)
+    at_zero = subject.pullback(torch.zeros_like(cotangent))
+    wrong = torch.where(once.isfinite(), at_zero.nan_to_num(torch.inf).abs(), 0.0)
+    if float(wrong.max()) > ROUNDINGS * subject.gradient_precision * largest(once):
+        worst = int(wrong.argmax())
+        place = subject.inputs.locate(worst)
+        return broken(
+            "linear",
+            f"For an incoming gradient of zeros the gradient with respect to {place.path} is not zero "
+            f"({float(at_zero[worst]):.3g} at {place}).",
+            argument=place.path,
+            advice="Multiply by the incoming gradient: the backward adds something that does not depend on it.",
+        )
+    factor = SMALL_FACTOR if subject.precision > COARSE else FACTOR
+    many = subject.pullback(factor * cotangent)
+    gap = _gap(subject, once, many / factor, abs(factor))
+    worst = int(gap.argmax())
+    if not _is_beyond_rounding(subject, terms, float(gap[worst])):
+        return KEPT
+    place = subject.inputs.locate(worst)
+    return broken(
+        "linear",
+        f"{factor:g} times the incoming gradient does not give {factor:g} times the gradient with respect to "
+        f"{place.path} (at {place}: {float(once[worst]):.6g}, then {float(many[worst]):.6g}).",
+        argument=place.path,
+        advice="A backward is linear in the incoming gradient: look for a clip, a power, an absolute value or a norm.",
+    )
+
+
+def _gap(subject: TorchSubject, once: Tensor, scaled: Tensor, factor: float) -> Tensor:
+    """How far the scaled gradient is off, where the dtype holds both."""
+    comparable = once.isfinite() & scaled.isfinite() & (once.abs() < subject.largest / (4 * factor))
+    return torch.where(comparable, (scaled - once).abs(), 0.0)
+
+
+def _is_beyond_rounding(subject: TorchSubject, terms: Terms, gap: float) -> bool:
+    cotangent, once = terms.pulled(subject)
+    precision = subject.gradient_precision
+    allowed = math.sqrt(precision) * largest(once) + terms.nondet_tol + FEW_BITS * subject.inputs.tiny
+    if gap <= allowed:
+        return False
+    return gap > allowed + NOISE * rounding_of(subject.pullback, cotangent, once, subject.precision)

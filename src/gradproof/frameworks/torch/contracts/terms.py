@@ -1,0 +1,53 @@
+"""What a contract is given, and what it gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from gradproof.engine.results import Finding
+from gradproof.frameworks.torch.subject import TorchSubject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """The terms on which a derivative is held to a contract."""
+
+    seed: int
+    nondet_tol: float = 0.0
+    _known: list[tuple[Tensor, Tensor]] = field(default_factory=list, repr=False, compare=False)
+
+    def pulled(self, subject: TorchSubject) -> tuple[Tensor, Tensor]:
+        """A random incoming gradient and the gradient for it, which all contracts share."""
+        if not self._known:
+            cotangent = subject.cotangent(self.seed)
+            self._known.append((cotangent, subject.pullback(cotangent).clone()))  # a backward may reuse its memory
+        return self._known[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """Whether a contract is kept: what is wrong, what to note, and which ability is absent where it cannot be asked."""
+
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
+    absent: str = ""
+
+
+KEPT = Outcome()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contract:
+    """A law that a derivative obeys whatever its values, and the mode of the derivatives that it is about."""
+
+    name: str
+    mode: str
+    holds: Callable[[TorchSubject, Terms], Outcome]
+
+
+def broken(name: str, message: str, *, advice: str, argument: str | None = None) -> Outcome:
+    """The outcome of a contract that is not kept."""
+    return Outcome(findings=(Finding(kind=name, message=message, argument=argument, advice=advice),))

@@ -1,0 +1,83 @@
+"""A backward copes with incoming gradients that are undefined: they count as zeros."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import torch
+from torch import Tensor
+
+from gradproof.engine.subject import DerivativeError
+from gradproof.frameworks.torch.contracts.asking import coordinates, gradients
+from gradproof.frameworks.torch.contracts.comparing import gap, noise_of_pullback
+from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken
+from gradproof.frameworks.torch.subject import TorchSubject
+
+ADVICE = (
+    "After ctx.set_materialize_grads(False) an output that was not used has None for its incoming gradient: treat it "
+    "as zeros, and return None where all are."
+)
+SHOWN = 4  # outputs named in a message
+
+
+def undefined(subject: TorchSubject, terms: Terms) -> Outcome:
+    """All undefined give zeros; some undefined give what zeros in their place give."""
+    if subject.detached:
+        return KEPT
+    everything = range(len(subject.results))
+    halves = [everything[::2], everything[1::2]] if len(everything) > 1 else []
+    try:
+        for absent in (everything, *halves):
+            outcome = _as_zeros(subject, terms, absent)
+            if outcome is not KEPT:
+                return outcome
+    except DerivativeError as error:
+        return broken("undefined", f"With {_named(subject, absent)} the backward raised {error}", advice=ADVICE)
+    return KEPT
+
+
+def _as_zeros(subject: TorchSubject, terms: Terms, absent: Collection[int]) -> Outcome:
+    """The gradient with some incoming gradients undefined, beside that with zeros in their place."""
+    cotangent, _ = terms.pulled(subject)
+    zeroed = cotangent.clone()
+    for number in absent:
+        start, stop = subject.outputs.spans[number]
+        zeroed[start:stop] = 0.0
+    found = _pulled(subject, cotangent, absent)
+    nothing = len(absent) == len(subject.results)
+    expected = torch.zeros_like(found) if nothing else subject.pullback(zeroed)
+    worst = gap(
+        expected,
+        found,
+        precision=subject.gradient_precision,
+        more=terms.nondet_tol,
+        noise=lambda: 0.0 if nothing else noise_of_pullback(subject, zeroed, expected),
+    )
+    if worst is None:
+        return KEPT
+    place = subject.inputs.locate(worst.coordinate)
+    return broken(
+        "undefined",
+        f"With {_named(subject, absent)} the gradient with respect to {place.path} is not what zeros in their place "
+        f"give ({worst} at {place}).",
+        argument=place.path,
+        advice=ADVICE,
+    )
+
+
+def _pulled(subject: TorchSubject, cotangent: Tensor, absent: Collection[int]) -> Tensor:
+    results = [_undefined(result) if number in absent else result for number, result in enumerate(subject.results)]
+    incoming = [piece.clone() for piece in subject.outputs.tensors(cotangent)]
+    return coordinates(subject, gradients(subject, incoming, results=results))
+
+
+def _undefined(result: Tensor) -> Tensor:
+    """The result, through a node that passes on an undefined gradient whatever comes in."""
+    passed: Tensor = torch._C._functions.UndefinedGrad()(result)  # type: ignore[assignment]  # one in, one out
+    return passed
+
+
+def _named(subject: TorchSubject, absent: Collection[int]) -> str:
+    paths = [subject.caller.paths[number] for number in absent]
+    more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""
+    return f"undefined incoming gradients for {', '.join(paths[:SHOWN])}{more}"

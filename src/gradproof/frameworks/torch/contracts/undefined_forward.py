@@ -1,0 +1,85 @@
+"""A jvp copes with tangents that are undefined or zero: both count as zeros."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import torch
+
+from gradproof.engine.subject import DerivativeError
+from gradproof.frameworks.torch.contracts.comparing import ROUNDINGS, gap, largest, noise_of_pushforward
+from gradproof.frameworks.torch.contracts.pushing import pushed
+from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken
+from gradproof.frameworks.torch.subject import TorchSubject
+
+NAME = "undefined-forward"
+ADVICE = "After ctx.set_materialize_grads(False) an input that carries no tangent has None for it: treat it as zeros."
+SHOWN = 4  # inputs named in a message
+
+
+def undefined_forward(subject: TorchSubject, terms: Terms) -> Outcome:
+    """Tangents of zeros give zeros; inputs without a tangent give what zeros in their place give."""
+    if subject.call.nested:
+        return KEPT
+    outcome = _at_zero(subject)
+    everything = range(len(subject.points))
+    for absent in (everything[::2], everything[1::2]) if len(everything) > 1 else ():
+        if outcome is KEPT:
+            outcome = _without(subject, terms, absent)
+    return outcome
+
+
+def _at_zero(subject: TorchSubject) -> Outcome:
+    """All tangents zeros, in the form in which torch has those that were never written, or else in the plain one."""
+    unwritten = [
+        torch._efficientzerotensor(point.shape, dtype=point.dtype, device=point.device) for point in subject.points
+    ]
+    try:
+        try:
+            found = pushed(subject, unwritten)
+        except DerivativeError:  # some of torch's own rules refuse that form when it is handed to them
+            found = pushed(subject, [torch.zeros_like(point) for point in subject.points])
+    except DerivativeError as error:
+        return broken(NAME, f"For tangents of zeros the jvp raised {error}", advice=ADVICE)
+    wrong = torch.where(subject.centre.isfinite(), found.abs(), 0.0).nan_to_num(0.0)
+    if float(wrong.max()) <= ROUNDINGS * subject.precision * largest(subject.centre):
+        return KEPT
+    place = subject.outputs.locate(int(wrong.argmax()))
+    return broken(
+        NAME,
+        f"For tangents of zeros the tangent of {place.path} is not zero ({float(wrong.max()):.3g} at {place}).",
+        advice="Multiply by the tangent: the jvp adds something that does not depend on it.",
+    )
+
+
+def _without(subject: TorchSubject, terms: Terms, absent: Collection[int]) -> Outcome:
+    """Some inputs without a tangent, beside zeros in their place."""
+    zeroed = subject.direction(terms.seed, 1.0, False)
+    for number in absent:
+        start, stop = subject.inputs.spans[number]
+        zeroed[start:stop] = 0.0
+    tangents = subject.inputs.tensors(zeroed)
+    paths = [subject.inputs.parts[number].path for number in absent]
+    names = ", ".join(paths[:SHOWN]) + (f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else "")
+    try:
+        found = pushed(subject, [None if number in absent else tangent for number, tangent in enumerate(tangents)])
+    except DerivativeError as error:
+        return broken(NAME, f"Where {names} carries no tangent the jvp raised {error}", advice=ADVICE)
+    expected = subject.pushforward(zeroed)
+    worst = gap(
+        expected,
+        found,
+        precision=subject.precision,
+        more=terms.nondet_tol,
+        noise=lambda: noise_of_pushforward(subject, zeroed, expected),
+    )
+    if worst is None:
+        return KEPT
+    place = subject.outputs.locate(worst.coordinate)
+    return broken(
+        NAME,
+        f"Where {names} carries no tangent the tangent of {place.path} is not what a tangent of zeros gives "
+        f"({worst} at {place}).",
+        argument=paths[0],
+        advice=ADVICE,
+    )

@@ -1,0 +1,54 @@
+"""Pushforwards through dual numbers."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import warnings
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+Function = Callable[[Sequence[Tensor]], Sequence[Tensor]]
+
+
+def push(function: Function, primals: Sequence[Tensor], tangents: Sequence[Tensor], nested: bool) -> list[Tensor]:
+    """The tangents of a function's results; zeros for a result that carries none.
+
+    Torch's dual numbers have one level, so a function that makes some itself is pushed by `torch.func.jvp`, which nests
+    but does not take every function.
+    """
+    _prepare()
+    if not nested:
+        try:
+            return _pushed(function, primals, tangents)
+        except RuntimeError as error:
+            if "Nested forward mode" not in str(error):
+                raise
+    return list(torch.func.jvp(lambda *values: tuple(function(values)), tuple(primals), tuple(tangents))[1])
+
+
+def _pushed(function: Function, primals: Sequence[Tensor], tangents: Sequence[Tensor]) -> list[Tensor]:
+    with forward_ad.dual_level():
+        duals = [forward_ad.make_dual(*pair) for pair in zip(primals, tangents, strict=True)]  # type: ignore[no-untyped-call]
+        return [_tangent(result) for result in function(duals)]
+
+
+def level_is_open() -> bool:
+    """Whether the caller is inside a dual level already."""
+    return forward_ad._current_level >= 0
+
+
+@functools.cache
+def _prepare() -> None:
+    """Have torch load its rules: it warns while it does, of itself, which is nothing to a user."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        importlib.import_module("torch._decomp.decompositions_for_jvp")
+
+
+def _tangent(result: Tensor) -> Tensor:
+    primal, tangent = forward_ad.unpack_dual(result)  # type: ignore[no-untyped-call]  # torch's own
+    return torch.zeros_like(primal) if tangent is None else tangent

@@ -1,0 +1,189 @@
+"""One examination: which derivatives of a function are judged, each as a subject in a mode, and what they add up to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+from gradproof._options import Options
+from gradproof.engine.adjoint import adjoint_disagreement
+from gradproof.engine.jacobian import Progress, judge_fully
+from gradproof.engine.judgement import Judgement, judge, raised, together
+from gradproof.engine.results import Finding, Verdict
+from gradproof.engine.rounded import judge_rounded
+from gradproof.engine.subject import DerivativeError, in_mode
+from gradproof.errors import InputError
+from gradproof.frameworks.torch.contracts import CONTRACTS, Contract, Outcome, Terms
+from gradproof.frameworks.torch.contracts.terms import broken
+from gradproof.frameworks.torch.derivatives import Incoming, derivative
+from gradproof.frameworks.torch.duals import level_is_open
+from gradproof.frameworks.torch.graph import custom_functions, differentiable_once, has_forward_rule
+from gradproof.frameworks.torch.subject import TorchSubject
+
+DOUBLE = 1e-15  # the spacing of double-precision numbers near one is below this
+
+
+class Examination:
+    """All questions about one function at one point."""
+
+    def __init__(
+        self, subject: TorchSubject, options: Options, seed: int, incoming: Incoming | None, progress: Progress
+    ) -> None:
+        self.subject, self.options, self.seed, self.progress = subject, options, seed, progress
+        self.incoming = incoming or Incoming()
+        self.notes: list[str] = []
+
+    def judgement(self) -> Judgement:
+        """What all answers add up to."""
+        if "forward" in self._asked() and level_is_open():
+            raise InputError(
+                "A forward_ad.dual_level is open, and torch has one at a time: leave it before checking forward mode."
+            )
+        if self.subject.mutated:
+            whole = _mutated(self.subject.mutated)
+        else:
+            whole = together(list(self._second_order() if self.options.order == 2 else self._first_order()))
+        return replace(whole, notes=(*dict.fromkeys(whole.notes), *self.subject.notes, *self.notes))
+
+    def _asked(self) -> set[str]:
+        return {*(self.options.modes or ()), *(mode for nesting in self.options.nestings or () for mode in nesting)}
+
+    def _modes(self) -> tuple[str, ...]:
+        if self.options.modes is not None:
+            return self.options.modes
+        own = custom_functions(self.subject.results)
+        if own and all(map(has_forward_rule, own)):
+            return ("reverse", "forward")
+        if without := [kind.__name__ for kind in own if not has_forward_rule(kind)]:
+            self.notes.append(f"{', '.join(without[:8])}: no jvp, so forward mode was not checked.")
+        return ("reverse",)
+
+    def _first_order(self) -> Iterator[Judgement]:
+        modes = self._modes()
+        answers = {mode: self._judged(self.subject, mode, mode) for mode in modes}
+        if len(answers) == 2:
+            answers = self._compared(answers)
+        yield from answers.values()
+
+    def _second_order(self) -> Iterator[Judgement]:
+        for inner, outers in self._nestings().items():
+            try:
+                derived = derivative(self.subject, inner, self.incoming)
+            except InputError:
+                raise
+            except Exception as error:
+                yield from (_failed(self.subject, f"{outer} over {inner}", inner, error) for outer in outers)
+                continue
+            for outer in outers:
+                label = f"{outer} over {inner}"
+                if outer == "reverse" and differentiable_once(derived.results):
+                    reason = NotImplementedError("the backward is marked as once_differentiable")
+                    yield _failed(derived, label, outer, reason)
+                else:
+                    yield self._judged(derived, outer, label)
+
+    def _nestings(self) -> dict[str, list[str]]:
+        """For each inner mode the outer ones."""
+        if self.options.nestings is None:
+            modes = self._modes()
+            found = {inner: list(modes) for inner in modes}
+            if self.options.modes is None and "forward" in modes:
+                found["forward"].remove("forward")
+                self.notes.append("Forward over forward was not checked: torch gives no tangents of a Function's jvp.")
+            return found
+        given: dict[str, list[str]] = {}
+        for outer, inner in self.options.nestings:
+            given.setdefault(inner, []).append(outer)
+        return given
+
+    def _judged(self, subject: TorchSubject, mode: str, label: str) -> Judgement:
+        """One derivative judged; in low precision by the same function in double precision, where there is one."""
+        options, seed = self.options, self.seed
+        ask = partial(judge_fully, progress=self.progress) if options.coverage == "full" else judge
+        wide = subject.widened() if subject.precision > DOUBLE and options.step is None else None
+        if wide is None:
+            found = ask(in_mode(subject, mode), probes=options.probes, seed=seed, options=options.probing)
+        else:
+            found = judge_rounded(
+                in_mode(subject, mode),
+                in_mode(wide, mode),
+                probes=options.probes,
+                seed=seed,
+                options=options.probing,
+                judged=ask,
+            )
+        return self._held_to_contracts(subject, mode, found).named(label)
+
+    def _held_to_contracts(self, subject: TorchSubject, mode: str, found: Judgement) -> Judgement:
+        """The judgement, with the contracts of this mode that are broken."""
+        wanted = CONTRACTS if self.options.contracts is None else self.options.contracts
+        chosen = [CONTRACTS[name] for name in wanted if CONTRACTS[name].mode == mode]
+        if not chosen or not subject.inputs.size or not subject.outputs.size or _raised(found):
+            return found
+        terms = Terms(seed=self.seed, nondet_tol=self.options.nondet_tol)
+        findings: list[Finding] = []
+        notes: list[str] = []
+        for contract in chosen:
+            outcome = self._outcome(contract, subject, terms)
+            findings += outcome.findings
+            notes += outcome.notes
+            if outcome.absent and self.options.contracts is None:
+                notes.append(f"The contract {contract.name!r} could not be asked about: {outcome.absent}")
+            elif outcome.absent:
+                findings += broken(contract.name, outcome.absent, advice="Add the rule, or do not ask for it.").findings
+        if findings and found.verdict is not Verdict.FAIL:
+            found = replace(found, verdict=Verdict.FAIL, reason=findings[0].message, advice="")
+        return replace(found, findings=(*found.findings, *findings), notes=(*found.notes, *notes))
+
+    @staticmethod
+    def _outcome(contract: Contract, subject: TorchSubject, terms: Terms) -> Outcome:
+        try:
+            return contract.holds(subject, terms)
+        except DerivativeError as error:
+            return broken(
+                contract.name,
+                f"The derivative raised {error}",
+                advice=f"It was asked about the contract {contract.name!r}; an ordinary question it could answer.",
+            )
+
+    def _compared(self, answers: dict[str, Judgement]) -> dict[str, Judgement]:
+        """With values, pullback and pushforward at hand: where two of the three agree, the third is wrong."""
+        reverse, forward = answers["reverse"], answers["forward"]
+        if reverse.verdict is Verdict.FAIL and forward.verdict is Verdict.PASS:
+            answers["reverse"] = _explained(reverse, "The pushforward agrees with the values: the backward is wrong.")
+        elif forward.verdict is Verdict.FAIL and reverse.verdict is Verdict.PASS:
+            answers["forward"] = _explained(forward, "The pullback agrees with the values: the jvp is wrong.")
+        elif reverse.verdict is Verdict.PASS and forward.verdict is Verdict.PASS:
+            finding = adjoint_disagreement(self.subject, self.seed)
+            if finding is not None:
+                answers["forward"] = replace(forward, verdict=Verdict.FAIL, reason=finding.message, findings=(finding,))
+        return answers
+
+
+def _raised(found: Judgement) -> bool:
+    """Whether there is no derivative to hold to anything."""
+    return any(finding.kind.endswith(("-raised", "-rule")) for finding in found.findings)
+
+
+def _explained(judgement: Judgement, side: str) -> Judgement:
+    if _raised(judgement):
+        return judgement
+    findings = tuple(replace(finding, message=f"{finding.message} {side}") for finding in judgement.findings)
+    return replace(judgement, findings=findings, reason=findings[0].message if findings else judgement.reason)
+
+
+def _failed(subject: TorchSubject, label: str, inner: str, error: Exception) -> Judgement:
+    """The first derivative cannot be had as a function."""
+    absent = isinstance(error, NotImplementedError)
+    cause = DerivativeError(f"{type(error).__name__}: {error}", absent=absent)
+    finding = raised(in_mode(subject, inner), cause)
+    return Judgement(verdict=Verdict.FAIL, reason=finding.message, findings=(finding,)).named(label)
+
+
+def _mutated(paths: list[str]) -> Judgement:
+    return Judgement(
+        verdict=Verdict.INCONCLUSIVE,
+        reason=f"mutation: the function writes to {', '.join(paths)}, so its value at the point is not well defined",
+        advice="Clone the input inside the function before writing to it.",
+    )

@@ -1,0 +1,40 @@
+"""What autograd's graph behind some results is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+NODES = 20_000  # at most: what is learnt here is worth a note, and no more
+
+
+def nodes(results: Sequence[Tensor]) -> Iterator[Any]:
+    """The nodes behind these results, each once."""
+    waiting = [tensor.grad_fn for tensor in results if tensor.grad_fn is not None]
+    seen = set(waiting)
+    while waiting and len(seen) < NODES:
+        node = waiting.pop()
+        yield node
+        for following, _ in node.next_functions:
+            if following is not None and following not in seen:
+                seen.add(following)
+                waiting.append(following)
+
+
+def custom_functions(results: Sequence[Tensor]) -> list[type[torch.autograd.Function]]:
+    """The classes of the user's own autograd Functions among them."""
+    found = (getattr(type(node), "_forward_cls", None) for node in nodes(results))
+    return list(dict.fromkeys(kind for kind in found if kind is not None))
+
+
+def has_forward_rule(kind: type[torch.autograd.Function]) -> bool:
+    """Whether a Function defines its own jvp."""
+    return kind.jvp is not torch.autograd.Function.jvp
+
+
+def differentiable_once(results: Sequence[Tensor]) -> bool:
+    """Whether a backward behind these results, themselves gradients, refuses to be differentiated."""
+    return any(node.name() == "torch::autograd::Error" for node in nodes(results))

@@ -1,0 +1,51 @@
+"""A bar for work that takes longer than a moment."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from typing import Any
+
+PATIENCE = 2.0  # seconds, before which nothing is shown
+
+
+class Bar:
+    """Called with how much is done, of how much; used as a context, it cleans up after itself.
+
+    `wanted` None means: where someone is looking at a terminal.
+    """
+
+    def __init__(self, title: str, wanted: bool | None) -> None:
+        self._title = title
+        self._silent = not (sys.stderr.isatty() if wanted is None else wanted)
+        self._began = time.monotonic()
+        self._bar: Any = None
+
+    def __call__(self, done: int, of: int) -> None:
+        """Show it, once it has taken long enough."""
+        if self._silent or time.monotonic() - self._began < PATIENCE:
+            return
+        if self._bar is None:
+            self._bar = _bar()
+            self._bar.start()
+            self._task = self._bar.add_task(self._title, total=of)
+        self._bar.update(self._task, completed=done, total=of)
+
+    def __enter__(self) -> Bar:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+
+def _bar() -> Any:
+    """Rich's bar. Rich draws a random number when it is imported, which is none of the caller's."""
+    state = random.getstate()
+    try:
+        from rich.console import Console
+        from rich.progress import Progress
+    finally:
+        random.setstate(state)
+    return Progress(console=Console(stderr=True), transient=True)

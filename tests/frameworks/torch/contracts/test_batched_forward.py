@@ -1,0 +1,86 @@
+"""A batch of tangents gives what a loop gives."""
+
+from __future__ import annotations
+
+import torch
+
+from gradproof import Verdict, check
+
+
+class Twice(torch.autograd.Function):
+    """2x, whose jvp is wrong for batches."""
+
+    @staticmethod
+    def forward(x):
+        return 2 * x
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def jvp(ctx, dx):
+        return Flipped.apply(dx)
+
+    @staticmethod
+    def vmap(info, in_dims, x):
+        return 2 * x, 0
+
+
+class Flipped(torch.autograd.Function):
+    """2x, with a wrong rule for batches."""
+
+    @staticmethod
+    def forward(x):
+        return 2 * x
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def vmap(info, in_dims, x):
+        return 2 * x.flip(0), 0
+
+
+def test_right_functions_keep_it_or_say_that_they_cannot_be_asked(right):
+    report = check(*right, modes="forward", contracts=None, seed=5)
+
+    assert not [finding for finding in report.findings if finding.kind == "batched-forward"]
+
+
+def test_right_functions_keep_it(asked, point):
+    assert asked("batched-forward", lambda x, y: (x @ y, x.sum()), (point(2, 3), point(3, 2, seed=2))) == []
+    assert asked("batched-forward", torch.sin, point()) == []
+    assert asked("batched-forward", lambda z: z.exp(), point(3, dtype=torch.complex128)) == []
+    assert asked("batched-forward", torch.nn.Linear(3, 2, dtype=torch.float64), point(4, 3)) == []
+
+
+def test_a_wrong_rule_for_batches_breaks_it(asked, point):
+    (finding,) = asked("batched-forward", Twice.apply, point(3))
+
+    assert "vmap" in finding.message
+
+
+def old_style(ruled):
+    """A Function that torch.func does not take: its forward saves for itself."""
+    return ruled(lambda ctx, x: 2 * x, lambda ctx, g: 2 * g, jvp=lambda ctx, dx: 2 * dx)
+
+
+def test_a_function_that_cannot_be_batched_is_worth_a_note(point, ruled):
+    report = check(old_style(ruled), point(3), modes="forward", seed=0)
+
+    assert report.verdict is Verdict.PASS
+    assert any("'batched-forward' could not be asked" in note for note in report.notes)
+
+
+def test_a_function_that_cannot_be_batched_is_a_finding_where_it_was_asked_for(asked, point, ruled):
+    (finding,) = asked("batched-forward", old_style(ruled), point(3))
+
+    assert "setup_context" in finding.message
+
+
+def test_second_derivatives_are_left_alone(point):
+    report = check(torch.sin, point(3), modes="forward", order=2, contracts=("batched-forward",), seed=0)
+
+    assert report.passed, str(report)

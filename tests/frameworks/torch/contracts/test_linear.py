@@ -1,0 +1,63 @@
+"""A backward is linear in the incoming gradient."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+
+def test_right_functions_keep_it(asked, right):
+    assert asked("linear", *right) == []
+
+
+def identity(ctx, x):
+    return x.clone()
+
+
+SPOILT = {
+    "adds a constant": lambda ctx, g: g + 1e-3,
+    "does not multiply by the incoming gradient": lambda ctx, g: torch.ones_like(g),
+    "squares": lambda ctx, g: g * g,
+    "takes the size": lambda ctx, g: g.abs(),
+    "keeps what is positive": lambda ctx, g: g.clamp(min=0),
+    "clips entries": lambda ctx, g: g.clamp(-100, 100),
+    "clips the norm": lambda ctx, g: g * (10 / g.norm()).clamp(max=1),
+    "divides by what comes in": lambda ctx, g: g * g / g,
+}
+
+
+@pytest.mark.parametrize("backward", SPOILT.values(), ids=SPOILT)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_backward_that_is_not_linear_breaks_it(asked, point, ruled, backward, dtype):
+    (finding,) = asked("linear", ruled(identity, backward), point(4, dtype=dtype))
+
+    assert finding.argument == "inputs[0]"
+    assert "incoming gradient" in finding.message
+
+
+def test_the_message_says_what_comes_of_zeros(asked, point, ruled):
+    (finding,) = asked("linear", ruled(identity, lambda ctx, g: g + 0.25), point(3))
+
+    assert "zeros" in finding.message
+    assert "0.25" in finding.message
+    assert "does not depend on it" in finding.advice
+
+
+def test_one_input_of_several_is_named(asked, point, ruled):
+    product = ruled(lambda ctx, x, y: x + y, lambda ctx, g: (g, g.abs()))
+    (finding,) = asked("linear", product, (point(3), point(3, seed=2)))
+
+    assert finding.argument == "inputs[1]"
+
+
+def test_a_backward_of_complex_numbers_that_conjugates_what_comes_in_is_linear(asked, point):
+    assert asked("linear", lambda z: z.conj(), point(3, dtype=torch.complex128)) == []
+
+
+def test_an_answer_that_is_another_every_time_is_not_called_non_linear(asked, point, ruled):
+    noisy = ruled(identity, lambda ctx, g: g * (1 + torch.rand(g.shape, generator=NOISE, dtype=g.dtype) * 0.1))
+
+    assert asked("linear", noisy, point(4)) == []
+
+
+NOISE = torch.Generator().manual_seed(0)

@@ -1,0 +1,51 @@
+"""The same backward, run twice, gives the same gradient."""
+
+from __future__ import annotations
+
+import torch
+
+
+def identity(ctx, x):
+    ctx.save_for_backward(x)
+    return x.clone()
+
+
+def test_right_functions_keep_it(asked, right):
+    assert asked("repeatable", *right) == []
+
+
+def test_a_backward_that_draws_random_numbers_breaks_it(asked, point, ruled):
+    generator = torch.Generator().manual_seed(0)
+    jittered = ruled(identity, lambda ctx, g: g * (1 + 1e-3 * torch.rand(g.shape, generator=generator, dtype=g.dtype)))
+    (finding,) = asked("repeatable", jittered, point(4))
+
+    assert finding.argument == "inputs[0]"
+    assert "twice" in finding.message
+    assert "nondet_tol" in finding.advice
+
+
+def test_a_tolerance_allows_it(asked, point, ruled):
+    generator = torch.Generator().manual_seed(0)
+    jittered = ruled(identity, lambda ctx, g: g * (1 + 1e-3 * torch.rand(g.shape, generator=generator, dtype=g.dtype)))
+
+    assert asked("repeatable", jittered, point(4), nondet_tol=1e-2) == []
+
+
+def test_a_backward_that_overwrites_what_it_saved_breaks_it(asked, point, ruled):
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        x.data.mul_(0.5)
+        return g * x
+
+    assert asked("repeatable", ruled(identity, backward), point(4))
+
+
+def test_a_gradient_of_nan_is_the_same_twice(asked, point, ruled):
+    assert asked("repeatable", ruled(identity, lambda ctx, g: g * torch.nan), point(3)) == []
+
+
+def test_a_backward_that_hands_out_the_same_memory_every_time_keeps_it(asked, point, ruled):
+    memory = torch.zeros(4, dtype=torch.float64)
+
+    assert asked("repeatable", ruled(identity, lambda ctx, g: memory.copy_(g)), point(4)) == []
+    assert asked("linear", ruled(identity, lambda ctx, g: memory.copy_(g)), point(4)) == []

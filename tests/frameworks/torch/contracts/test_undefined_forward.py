@@ -1,0 +1,78 @@
+"""A jvp copes with undefined and zero tangents."""
+
+from __future__ import annotations
+
+import torch
+
+from gradproof import check
+
+
+def product(ctx, x, y):
+    ctx.save_for_forward(x, y)
+    ctx.set_materialize_grads(False)
+    return x * y
+
+
+def no_backward(ctx, g):
+    raise NotImplementedError
+
+
+def by_jvp(ruled, rule, forward=product):
+    return ruled(forward, no_backward, jvp=rule)
+
+
+def test_right_functions_keep_it(right):
+    report = check(*right, modes="forward", contracts=("undefined-forward",), seed=5)
+
+    assert not [finding for finding in report.findings if finding.kind == "undefined-forward"]
+
+
+def test_a_jvp_that_multiplies_none_breaks_it(asked, point, ruled):
+    def rule(ctx, dx, dy):
+        x, y = ctx.saved_tensors
+        return y * dx + x * dy
+
+    (finding,) = asked("undefined-forward", by_jvp(ruled, rule), (point(3), point(3, seed=2)))
+
+    assert "inputs[0] carries no tangent" in finding.message
+    assert "TypeError" in finding.message
+
+
+def test_a_jvp_that_forgets_one_when_the_other_is_undefined_breaks_it(asked, point, ruled):
+    def rule(ctx, dx, dy):
+        x, y = ctx.saved_tensors
+        if dx is None or dy is None:
+            return torch.zeros_like(x)
+        return y * dx + x * dy
+
+    (finding,) = asked("undefined-forward", by_jvp(ruled, rule), (point(3), point(3, seed=2)))
+
+    assert "zeros" in finding.message
+
+
+def test_a_jvp_that_treats_none_as_zeros_keeps_it(asked, point, ruled):
+    def rule(ctx, dx, dy):
+        x, y = ctx.saved_tensors
+        return (0 if dx is None else y * dx) + (0 if dy is None else x * dy)
+
+    assert asked("undefined-forward", by_jvp(ruled, rule), (point(3), point(3, seed=2))) == []
+
+
+def test_a_jvp_that_adds_a_constant_breaks_it(asked, point, ruled):
+    shifted = by_jvp(ruled, lambda ctx, dx: dx + 1e-3, forward=lambda ctx, x: x.clone())
+    (finding,) = asked("undefined-forward", shifted, point(3))
+
+    assert "zeros" in finding.message
+    assert "Multiply by the tangent" in finding.advice
+
+
+def test_more_than_two_inputs_are_asked_about_in_two_halves(asked, point):
+    inputs = tuple(point(2, seed=seed) for seed in range(7))
+
+    assert asked("undefined-forward", lambda *parts: sum(part.sin() for part in parts), inputs) == []
+
+
+def test_a_second_derivative_by_tangents_of_tangents_is_left_alone(point):
+    report = check(torch.sin, point(3), modes="forward", order=2, contracts=("undefined-forward",), seed=0)
+
+    assert report.passed, str(report)
