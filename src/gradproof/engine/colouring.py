@@ -7,20 +7,23 @@ from gradproof.engine.subject import Array
 WORTH_IT = 4  # columns to a group, on average, below which grouping is not worth its while
 
 
-def groups_of(xp: Array, pattern: Array) -> list[list[int]] | None:
+def groups_of(xp: Array, jacobian: Array) -> list[list[int]] | None:
     """Groups of columns of which no two have an entry in one row (Curtis, Powell and Reid, 1974), first come first.
 
     None where they would be too small.
 
     >>> import numpy
-    >>> groups_of(numpy, numpy.eye(6, dtype=bool))
+    >>> groups_of(numpy, numpy.eye(6))
     [[0, 1, 2, 3, 4, 5]]
-    >>> groups_of(numpy, numpy.ones((2, 6), dtype=bool)) is None
+    >>> groups_of(numpy, numpy.ones((2, 6))) is None
     True
     """
-    columns = int(pattern.shape[1])
+    columns = int(jacobian.shape[1])
     most = columns // WORTH_IT
-    if not most or int(pattern.sum(1).max()) > most:
+    if not most or bool((jacobian[0] != 0).sum() > most):
+        return None
+    pattern = jacobian != 0
+    if int(pattern.sum(1).max()) > most:
         return None
     rows_of: list[list[int]] = [[] for _ in range(columns)]
     for row, column in zip(*(index.tolist() for index in xp.where(pattern)), strict=True):

@@ -18,11 +18,11 @@ from gradproof.engine.judgement import EMPTY, Judgement, judge, raised, together
 from gradproof.engine.ladder import ROUNDING, first_step
 from gradproof.engine.obstacles import all_undefined
 from gradproof.engine.results import Place, Resolution, Verdict
-from gradproof.engine.subject import Array, DerivativeError, Subject
+from gradproof.engine.subject import Array, DerivativeError, Frame, Subject
 from gradproof.engine.weighing import CLAIM_ACCURACY, Probing
 
 HELD = 1 << 25  # entries of the claimed Jacobian at a time
-AT_ONCE = 1 << 22  # numbers in one batch of calls
+AT_ONCE = 1 << 19  # numbers in one batch of calls
 CAREFULLY = 64  # columns judged together with all care
 FIRST_LOOK = 3e-8  # of the largest slope in a column: an error below it is not looked for
 NOISY = 8.0  # times the rounding of values, granted at first look
@@ -41,7 +41,7 @@ class Columns:
     def __init__(self, whole: Subject, columns: list[int], claimed: Array, first: int) -> None:
         """`claimed` holds what is claimed of the columns, for the outputs from `first` on."""
         self.whole, self.columns, self._claimed, self._first = whole, columns, claimed, first
-        self.rule, self.arrays, self.inputs, self.outputs = whole.rule, whole.arrays, _Steps(self), self
+        self.rule, self.arrays, self.inputs = whole.rule, whole.arrays, _Steps(whole.inputs, columns)
         self.precision, self.gradient_precision = whole.precision, whole.gradient_precision
         self.largest, self.tiny = whole.largest, whole.tiny
         self._rows = int(claimed.shape[0])
@@ -50,6 +50,11 @@ class Columns:
         self.finite = bool(self.arrays.isfinite(self.centre).all())
         self.size = int(self.centre.shape[0])
         self.spans = [(0, self.size)]
+
+    @property
+    def outputs(self) -> Frame:
+        """It names its outputs itself."""
+        return self
 
     @property
     def trouble(self) -> str:
@@ -89,18 +94,19 @@ class Columns:
 class _Steps:
     """The columns' steps, as coordinates."""
 
-    of: Columns
+    of: Frame
+    columns: list[int]
 
     @property
     def size(self) -> int:
-        return len(self.of.columns)
+        return len(self.columns)
 
     @property
     def spans(self) -> list[tuple[int, int]]:
         return [(0, self.size)]
 
     def locate(self, coordinate: int) -> Place:
-        return self.of.whole.inputs.locate(self.of.columns[coordinate])
+        return self.of.locate(self.columns[coordinate])
 
 
 def judge_fully(
@@ -151,50 +157,80 @@ class _Coverage:
         blocks = []
         if subject.mode == "reverse":
             for start, stop in _batches(low, high, max(self.rows, self.columns)):
-                blocks.append(subject.pullback_many(_units(xp, subject.centre, start, stop)))
+                blocks.append(subject.pullback_many(_along(xp, xp.ones_like(subject.centre), start, stop)))
                 self.progress(stop, 2 * self.rows)
             return xp.concatenate(blocks) if len(blocks) > 1 else blocks[0]
+        unit = xp.ones_like(self.direction)
         for start, stop in _batches(0, self.columns, max(self.rows, self.columns)):
-            blocks.append(subject.pushforward_many(_units(xp, self.direction, start, stop))[:, low:high])
+            blocks.append(subject.pushforward_many(_along(xp, unit, start, stop))[:, low:high])
             self.progress(stop, 2 * self.columns)
         return (xp.concatenate(blocks) if len(blocks) > 1 else blocks[0]).T
 
     def _first_look(self, claimed: Array, first: int) -> tuple[list[int], Resolution]:
         """The columns to look at with more care, worst first, and the smallest error that was looked for."""
-        xp, subject, options = self.subject.arrays, self.subject, self.options
-        centre = subject.centre[first : first + int(claimed.shape[0])]
-        known = xp.where(xp.isfinite(centre), centre, 0.0)
-        usual = math.sqrt(float(known @ known) / centre.shape[0])
-        noise = NOISY * ((ROUNDING * subject.precision) * (abs(known) + usual) + subject.tiny)
-        groups = groups_of(xp, claimed != 0)
+        xp, subject = self.subject.arrays, self.subject
+        groups = groups_of(xp, claimed)
         singly = groups is None
         groups = [[column] for column in range(self.columns)] if groups is None else groups
+        band = _Band(subject, self.options, first, int(claimed.shape[0]))
         suspects: list[tuple[float, int]] = []
-        coarsest = 0.0
         for start, stop in _batches(0, len(groups), max(self.rows, self.columns)):
-            directions = _directions(xp, self.direction, groups[start:stop])
-            predicted = (claimed[:, start:stop] * self.direction[start:stop]).T if singly else directions @ claimed.T
-            ahead, behind = (self._change(directions, t, centre, first) for t in (1.0, -1.0))
-            peak = xp.amax(abs(predicted), 1)[:, None]
-            steps = xp.amax(abs(directions), 1)[:, None]
-            allowed = noise + FIRST_LOOK * peak + (CLAIM_ACCURACY + options.rtol) * abs(predicted)
-            allowed = allowed + options.atol * 0.5 * steps
-            error = abs((ahead - behind) * 0.5 - predicted)
-            bent = abs(ahead + behind) > BENT * peak + 4 * noise
-            bad = ~(error <= allowed) | bent
-            coarsest = max(coarsest, float(xp.amax(allowed / (0.5 * steps))))
-            for number in xp.where(bad.any(1))[0].tolist():
-                excess = float(xp.amax(error[number] / allowed[number]))
-                rank = excess if math.isfinite(excess) else math.inf
-                suspects += [(-rank, column) for column in groups[start + number]]
+            if singly:
+                directions = _along(xp, self.direction, start, stop)
+                predicted = (claimed[:, start:stop] * self.direction[start:stop]).T
+            else:
+                directions = _directions(xp, self.direction, groups[start:stop])
+                predicted = directions @ claimed.T
+            for number, excess, rows in band.look(directions, predicted):
+                suspects += [(-excess, column) for column in _involved(claimed[rows], groups[start + number])]
             self.progress(len(groups) + stop, 2 * len(groups))
-        largest = float(abs(claimed).max())
-        relative = coarsest / largest if largest else math.inf
-        return [column for _, column in sorted(suspects)], Resolution(absolute=coarsest, relative=relative)
+        largest = max(float(claimed.max()), -float(claimed.min()))
+        relative = band.coarsest / largest if largest else math.inf
+        return [column for _, column in sorted(suspects)], Resolution(absolute=band.coarsest, relative=relative)
 
-    def _change(self, directions: Array, t: float, centre: Array, first: int) -> Array:
-        values = self.subject.evaluate_many(directions, t)
-        return values[:, first : first + centre.shape[0]] - centre
+
+class _Band:
+    """A range of outputs, at first look."""
+
+    def __init__(self, subject: Subject, options: Probing, first: int, rows: int) -> None:
+        self.subject, self.options = subject, options
+        self.rows = slice(first, first + rows)
+        self.centre = subject.centre[self.rows]
+        values = (
+            self.centre
+            if subject.finite
+            else subject.arrays.where(subject.arrays.isfinite(self.centre), self.centre, 0.0)
+        )
+        usual = math.sqrt(float(values @ values) / rows)
+        self.noise = abs(values)
+        self.noise += usual + subject.tiny / (ROUNDING * subject.precision)
+        self.noise *= NOISY * ROUNDING * subject.precision
+        self.coarsest = 0.0
+
+    def look(self, directions: Array, predicted: Array) -> list[tuple[int, float, Array]]:
+        """The directions along which something is off or bent, each with how far off, and in which rows."""
+        xp, options = self.subject.arrays, self.options
+        ahead, behind = (self.subject.evaluate_many(directions, t)[:, self.rows] - self.centre for t in (1.0, -1.0))
+        size, steps = abs(predicted), xp.amax(abs(directions), 1)
+        peak = xp.amax(size, 1)
+        size *= CLAIM_ACCURACY + options.rtol
+        allowed = size + self.noise
+        allowed += (FIRST_LOOK * peak + (0.5 * options.atol) * steps)[:, None]
+        bend = abs(ahead + behind)
+        ahead -= behind
+        ahead *= 0.5
+        ahead -= predicted
+        error = abs(ahead)
+        self.coarsest = max(self.coarsest, float((xp.amax(allowed, 1) / (0.5 * steps)).max()))
+        fine = (error <= allowed) & (bend <= (BENT * peak)[:, None] + 4 * self.noise)
+        if bool(fine.all()):
+            return []
+        found = []
+        for number in xp.where(~fine.all(1))[0].tolist():
+            excess = float((error[number] / allowed[number]).max())
+            rows = xp.where(~fine[number])[0]
+            found.append((number, excess if math.isfinite(excess) else math.inf, rows))
+        return found
 
 
 def _batches(low: int, high: int, width: int) -> Iterator[tuple[int, int]]:
@@ -202,11 +238,23 @@ def _batches(low: int, high: int, width: int) -> Iterator[tuple[int, int]]:
     return ((start, min(start + many, high)) for start in range(low, high, many))
 
 
-def _units(xp: Array, like: Array, low: int, high: int) -> Array:
-    """The unit vectors from one coordinate to another, stacked."""
-    block = xp.zeros_like(xp.stack([like] * (high - low)))
-    block[xp.arange(high - low), xp.arange(low, high)] = 1.0
+def _along(xp: Array, vector: Array, low: int, high: int) -> Array:
+    """The vector's coordinates in a range, each in a row of its own."""
+    if high - low == vector.shape[0]:
+        return xp.diag(vector)
+    block = xp.zeros_like(xp.stack([vector] * (high - low)))
+    block[xp.arange(high - low), xp.arange(low, high)] = vector[low:high]
     return block
+
+
+def _involved(claimed: Array, group: list[int]) -> list[int]:
+    """The columns of a group that have an entry in some rows; all of them, where a row has none."""
+    if len(group) == 1:
+        return group
+    entries = claimed[:, group] != 0
+    if not bool(entries.any(1).all()):
+        return group
+    return [column for column, involved in zip(group, entries.any(0).tolist(), strict=True) if involved]
 
 
 def _directions(xp: Array, direction: Array, groups: list[list[int]]) -> Array:

@@ -317,8 +317,10 @@ def _grow(ladder: Ladder, cotangent: Array, step: float, enough: float) -> None:
         return
     while step * RATIO ** (exponent := ladder.highest + 1) <= CLIMB:
         ladder.add(exponent)
+        if thorough:
+            continue
         last, (score, lost) = score, _score(ladder, cotangent, stride)
-        if score * WORTH_IT > last and lost < MOST and not thorough:
+        if score * WORTH_IT > last and lost < MOST:
             return
 
 

@@ -151,13 +151,18 @@ class Watched:
 
     def __init__(self, whole: Subject, chosen: Array) -> None:
         self.whole, self.chosen, self.mode, self.rule = whole, chosen, whole.mode, whole.rule
-        self.arrays, self.inputs, self.outputs = whole.arrays, whole.inputs, self
+        self.arrays, self.inputs = whole.arrays, whole.inputs
         self.precision, self.gradient_precision = whole.precision, whole.gradient_precision
         self.largest, self.tiny = whole.largest, whole.tiny
         self.centre = whole.centre[chosen]
         self.finite = bool(whole.arrays.isfinite(self.centre).all())
         self.size = int(chosen.shape[0])
         self.spans = [(0, self.size)]
+
+    @property
+    def outputs(self) -> Frame:
+        """It names its outputs itself (and holds no reference to itself, which would keep large tensors alive)."""
+        return self
 
     @property
     def trouble(self) -> str:

@@ -14,61 +14,79 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from gradproof.engine.subject import DerivativeError
 from gradproof.frameworks.torch.duals import push
-from gradproof.frameworks.torch.spaces import Space, as_real, real_dtype
+from gradproof.frameworks.torch.spaces import Space, as_real, fills_its_storage, real_dtype
 
 if TYPE_CHECKING:
     from gradproof.frameworks.torch.subject import TorchSubject
 
-FEW = 6  # rows up to which a batch is not worth its while
+FEW = 10  # rows up to which a batch is not worth its while
 SAME = 1e4  # units of rounding by which a batch may differ from the plain answer
 
 
 class Batches:
-    """The batches of one subject."""
+    """The batches of one subject, which remembers what it cannot batch."""
 
     def __init__(self, subject: TorchSubject) -> None:
         self.subject = subject
-        self._refused: set[str] = set()
 
     def values(self, directions: Tensor, t: float) -> Tensor:
         """The function's values along each direction."""
         subject = self.subject
 
-        def batch() -> Tensor:
-            moved = [
-                _displaced(point, step, t)
-                for point, step in zip(subject.points, stacked(subject.inputs, directions), strict=True)
-            ]
-            evaluations = subject.tally.evaluations
-            fitting = partial(self._fitting, subject.caller.copies())
-            found = _rows(_vmapped(fitting, moved), len(directions))
-            subject.tally.evaluations = evaluations + len(directions)
-            return found
+        def moved() -> list[Tensor]:
+            steps = stacked(subject.inputs, directions)
+            return [_displaced(point, step, t) for point, step in zip(subject.points, steps, strict=True)]
 
-        return self._batched("values", directions, batch, lambda direction: subject.evaluate(direction, t))
+        def batch() -> Tensor:
+            evaluations = subject.tally.evaluations
+            found = _vmapped(partial(self._fitting, subject.caller.copies()), moved())
+            subject.tally.evaluations = evaluations + len(directions)
+            return _rows(found, len(directions))
+
+        def singly() -> Tensor:
+            return torch.stack([subject.evaluate(direction, t) for direction in directions])
+
+        def one_by_one() -> Tensor:
+            if not all(map(fills_its_storage, subject.points)):
+                return singly()  # which keeps the strides of the inputs
+            found, storages = [], subject.storages.copy()
+            for row in zip(*(stack.unbind(0) for stack in moved()), strict=True):
+                try:
+                    found.append(self._fitting(None, *(piece.clone() for piece in row)))
+                except Exception:
+                    return singly()  # which says what is undefined
+                here = {tensor.untyped_storage().data_ptr() for tensor in found[-1]}
+                if not here.isdisjoint(storages):
+                    return singly()  # which copies what comes in the same memory again
+                storages |= here
+            return _rows([torch.stack(results) for results in zip(*found, strict=True)], len(directions))
+
+        plain = partial(subject.evaluate, directions[-1], t)
+        return self._batched("values", len(directions), batch, plain, one_by_one)
 
     def gradients(self, cotangents: Tensor) -> Tensor:
         """The gradients for each incoming gradient."""
         subject = self.subject
-
-        def pulled(*incoming: Tensor) -> tuple[Tensor, ...]:
-            gradients = torch.autograd.grad(
-                subject.results, subject.leaves, incoming, retain_graph=True, allow_unused=True
-            )
-            pairs = zip(subject.leaves, gradients, strict=True)
-            return tuple(torch.zeros_like(leaf) if gradient is None else gradient for leaf, gradient in pairs)
-
-        def batch() -> Tensor:
-            with subject.caller.timed():
-                found = _vmapped(pulled, stacked(subject.outputs, cotangents))
-            subject.tally.pullbacks += len(cotangents)
-            return _rows(found, len(cotangents))
-
         if subject.detached:
             return cotangents.new_zeros((len(cotangents), subject.inputs.size))
-        return self._batched("gradients", cotangents, batch, subject.pullback)
+
+        def pulled(*incoming: Tensor) -> tuple[Tensor, ...]:
+            return tuple(subject.gradients(subject.results, subject.leaves, incoming))
+
+        def batch() -> Tensor:
+            pullbacks = subject.tally.pullbacks
+            found = _vmapped(pulled, stacked(subject.outputs, cotangents))
+            subject.tally.pullbacks = pullbacks + len(cotangents)
+            return _rows(found, len(cotangents))
+
+        def one_by_one() -> Tensor:
+            stacks = (stack.clone().unbind(0) for stack in stacked(subject.outputs, cotangents))
+            found = [pulled(*incoming) for incoming in zip(*stacks, strict=True)]
+            return _rows([torch.stack(gradients) for gradients in zip(*found, strict=True)], len(cotangents))
+
+        plain = partial(subject.pullback, cotangents[-1])
+        return self._batched("gradients", len(cotangents), batch, plain, one_by_one)
 
     def tangents(self, directions: Tensor) -> Tensor:
         """The pushforwards along each direction."""
@@ -82,34 +100,42 @@ class Batches:
             def pushed(*tangents: Tensor) -> tuple[Tensor, ...]:
                 return tuple(push(function, primals, tangents, nested=True))  # which vmap has a rule for
 
-            found = _rows(_vmapped(pushed, stacked(subject.inputs, directions)), len(directions))
+            found = _vmapped(pushed, stacked(subject.inputs, directions))
             subject.tally.evaluations = evaluations
             subject.tally.pushforwards += len(directions)
-            return found
+            return _rows(found, len(directions))
 
-        return self._batched("tangents", directions, batch, subject.pushforward)
+        def one_by_one() -> Tensor:
+            return torch.stack([subject.pushforward(direction) for direction in directions])
 
-    def _fitting(self, rest: Sequence[Tensor], *moved: Tensor) -> tuple[Tensor, ...]:
+        plain = partial(subject.pushforward, directions[-1])
+        return self._batched("tangents", len(directions), batch, plain, one_by_one)
+
+    def _fitting(self, rest: Sequence[Tensor] | None, *moved: Tensor) -> tuple[Tensor, ...]:
         results = self.subject.results_of(moved, rest)
         if not self.subject.outputs.fits(results):
-            raise ValueError("the results have another shape in a batch")
+            raise ValueError("the results have another shape here")
         return tuple(results)
 
     def _batched(
-        self, kind: str, rows: Tensor, batch: Callable[[], Tensor], plain: Callable[[Tensor], Tensor]
+        self,
+        kind: str,
+        rows: int,
+        batch: Callable[[], Tensor],
+        plain: Callable[[], Tensor],
+        one_by_one: Callable[[], Tensor],
     ) -> Tensor:
-        if len(rows) > FEW and kind not in self._refused and not self.subject.caller.needs_graph:
+        refused = self.subject.refused
+        if rows > FEW and kind not in refused and not self.subject.caller.needs_graph:
             try:
                 found = batch()
-            except DerivativeError:
-                raise
             except Exception:  # not every function can be batched, and each says so in its own way
-                self._refused.add(kind)
+                refused.add(kind)
             else:
-                if _same(found[-1], plain(rows[-1]), self.subject.precision):
+                if _same(found[-1], plain(), self.subject.precision):
                     return found
-                self._refused.add(kind)
-        return torch.stack([plain(row) for row in rows])
+                refused.add(kind)
+        return one_by_one()
 
 
 def stacked(space: Space, rows: Tensor) -> list[Tensor]:

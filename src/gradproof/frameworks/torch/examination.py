@@ -129,9 +129,12 @@ class Examination:
             findings += outcome.findings
             notes += outcome.notes
             if outcome.absent and self.options.contracts is None:
-                notes.append(f"The contract {contract.name!r} could not be asked about: {outcome.absent}")
+                notes.append(f"Contract {contract.name!r}: {outcome.absent}")
             elif outcome.absent:
                 findings += broken(contract.name, outcome.absent, advice="Add the rule, or do not ask for it.").findings
+        if findings and findings[0].kind == "detached" and found.findings:
+            findings = [replace(findings[0], entries=found.findings[0].entries), *findings[1:]]  # one thing, said once
+            found = replace(found, verdict=Verdict.PASS, findings=())
         if findings and found.verdict is not Verdict.FAIL:
             found = replace(found, verdict=Verdict.FAIL, reason=findings[0].message, advice="")
         return replace(found, findings=(*found.findings, *findings), notes=(*found.notes, *notes))

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from gradproof.engine.results import Place
 
+HANDFUL = 32  # entries for which a call of torch takes longer than Python's own arithmetic
 SAMPLE = 4096  # entries looked at to learn a tensor's scale
 WILD = 30.0  # root mean square over geometric mean, beyond which a tensor has no common scale
 SURROUNDINGS = 1 << 16  # entries of a view's base that are copied along with it
@@ -151,6 +152,8 @@ def scale_of(tensor: Tensor, device: torch.device | str = "cpu") -> Tensor | flo
     torch.Size([3])
     """
     coordinates = as_real(tensor.detach()).reshape(-1)
+    if coordinates.numel() <= HANDFUL and (common := _common_scale(coordinates.tolist())):
+        return common
     stride = coordinates.numel() // SAMPLE
     sample = (coordinates[::stride] if stride > 1 else coordinates).to(torch.float64).abs()
     root, middle = _sizes(sample)
@@ -163,6 +166,15 @@ def scale_of(tensor: Tensor, device: torch.device | str = "cpu") -> Tensor | flo
         return root
     entries = coordinates.to(torch.float64).abs()
     return torch.where((entries > 0) & entries.isfinite(), entries, middle).to(device)
+
+
+def _common_scale(entries: list[float]) -> float | None:
+    """The root mean square of a few numbers of like size; None where there is more to say."""
+    if not all(0 < abs(entry) < math.inf for entry in entries):
+        return None
+    root = math.sqrt(math.fsum(entry * entry for entry in entries) / len(entries)) if entries else 1.0
+    middle = math.exp(math.fsum(math.log(abs(entry)) for entry in entries) / max(1, len(entries)))
+    return root if 0 < root <= WILD * middle and root < math.inf else None
 
 
 def _sizes(sample: Tensor) -> tuple[float, float]:
@@ -179,7 +191,7 @@ def replica(tensor: Tensor) -> Tensor:
     A view keeps what surrounds it, if that is not much, for functions that look beyond the view.
     """
     tensor = tensor.detach()
-    if _fills_its_storage(tensor):
+    if fills_its_storage(tensor):
         return tensor.clone()
     surroundings = tensor.untyped_storage().nbytes() // tensor.element_size()
     if surroundings <= max(SURROUNDINGS, 2 * tensor.numel()):
@@ -190,7 +202,8 @@ def replica(tensor: Tensor) -> Tensor:
     return memory.as_strided(tensor.shape, tensor.stride(), 0)
 
 
-def _fills_its_storage(tensor: Tensor) -> bool:
+def fills_its_storage(tensor: Tensor) -> bool:
+    """Whether the memory holds the tensor's entries in order, and nothing else."""
     return (
         tensor.layout != torch.strided
         or not tensor.numel()
@@ -219,7 +232,7 @@ _ONE = torch.ones((), dtype=torch.float64, device="cpu")
 
 
 def _displaced(tensor: Tensor, step: Tensor, t: float, out: Tensor | None) -> Tensor:
-    if _fills_its_storage(tensor) or _overlaps(tensor) or tensor.is_conj() or tensor.is_neg():
+    if fills_its_storage(tensor) or _overlaps(tensor) or tensor.is_conj() or tensor.is_neg():
         if not tensor.is_complex():
             return torch.add(tensor, step, alpha=t, out=out)
         point, step = as_real(tensor), as_real(step)

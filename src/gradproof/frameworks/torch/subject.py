@@ -61,7 +61,7 @@ class TorchSubject:
         self._memory: list[Tensor] | None = None
         self._first: tuple[Tensor, float, list[Tensor], Tensor] | None = None
         self._again: set[int] = set()
-        self.batches = Batches(self)
+        self.refused: set[str] = set()  # what cannot be batched
         copies, result = self.caller.at_the_point()
         try:
             self._take_in(copies, result)
@@ -110,7 +110,7 @@ class TorchSubject:
         self.outputs = Space(self.caller.paths, self.results)
         self.centre = self.outputs.coordinates(self.results)
         self._size = self._largest_value()
-        self._storages = {tensor.untyped_storage().data_ptr() for tensor in self.results if tensor.numel()}
+        self.storages = {tensor.untyped_storage().data_ptr() for tensor in self.results if tensor.numel()}
         self.precision = max(self.inputs.precision, self.outputs.precision)
         self.gradient_precision = self.precision
         self.largest = self.inputs.largest
@@ -173,7 +173,7 @@ class TorchSubject:
             return torch.full_like(self.centre, torch.nan)
         values = self.outputs.coordinates(results)
         storages = {tensor.untyped_storage().data_ptr() for tensor in results if tensor.numel()}
-        if not storages.isdisjoint(self._storages) or not storages.isdisjoint(self._again):
+        if not storages.isdisjoint(self.storages) or not storages.isdisjoint(self._again):
             return self._from_shared_memory(values)
         if self._first is None:  # held, so that memory that comes again is noticed
             self._first = (direction, t, results, values)
@@ -220,15 +220,15 @@ class TorchSubject:
 
     def evaluate_many(self, directions: Tensor, t: float) -> Tensor:
         """The values along each of some directions, as one batch where the function can be batched."""
-        return self.batches.values(directions, t)
+        return Batches(self).values(directions, t)
 
     def pullback_many(self, cotangents: Tensor) -> Tensor:
         """The claimed gradients for each of some incoming gradients."""
-        return self.batches.gradients(cotangents)
+        return Batches(self).gradients(cotangents)
 
     def pushforward_many(self, directions: Tensor) -> Tensor:
         """The claimed slopes along each of some directions."""
-        return self.batches.tangents(directions)
+        return Batches(self).tangents(directions)
 
     def _moved(self, direction: Tensor) -> list[Tensor]:
         return self.inputs.displaced(self.points, self.inputs.tensors(direction), 1.0, None)
@@ -259,19 +259,25 @@ class TorchSubject:
         if self.outputs.size < LARGE:
             incoming = [piece.clone() for piece in incoming]
         version = cotangent._version
+        gradients = self.gradients(results, leaves, incoming)
+        if cotangent._version != version:
+            raise DerivativeError("RuntimeError: the backward writes to its incoming gradient, which others still read")
+        return self.inputs.coordinates(gradients)
+
+    def gradients(
+        self, results: Sequence[Tensor], leaves: Sequence[Tensor], incoming: Sequence[Tensor]
+    ) -> list[Tensor]:
+        """What autograd gives for these incoming gradients: zeros where it gives nothing, and nothing sparse."""
         self.tally.pullbacks += 1
         try:
             with self.caller.timed():
                 gradients = torch.autograd.grad(results, leaves, incoming, retain_graph=True, allow_unused=True)
         except Exception as error:
             raise DerivativeError(f"{type(error).__name__}: {error}", absent=_is_absent(error)) from error
-        if cotangent._version != version:
-            raise DerivativeError("RuntimeError: the backward writes to its incoming gradient, which others still read")
-        whole = [
+        return [
             torch.zeros_like(leaf) if gradient is None else gradient.to_dense() if gradient.is_sparse else gradient
             for leaf, gradient in zip(leaves, gradients, strict=True)
         ]
-        return self.inputs.coordinates(whole)
 
     def __enter__(self) -> TorchSubject:
         return self

@@ -71,7 +71,7 @@ def test_a_backward_that_cannot_be_batched_is_worth_a_note(point, ruled):
     report = check(ruled(identity, lambda ctx, g: g * (g.sum().item() * 0 + 1)), point(3), seed=0)
 
     assert report.verdict is Verdict.PASS
-    assert any("'batched' could not be asked" in note for note in report.notes)
+    assert any("Contract 'batched': " in note for note in report.notes)
 
 
 def test_a_backward_that_cannot_be_batched_is_a_finding_where_it_was_asked_for(asked, point, ruled):

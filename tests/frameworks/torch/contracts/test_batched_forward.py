@@ -71,7 +71,7 @@ def test_a_function_that_cannot_be_batched_is_worth_a_note(point, ruled):
     report = check(old_style(ruled), point(3), modes="forward", seed=0)
 
     assert report.verdict is Verdict.PASS
-    assert any("'batched-forward' could not be asked" in note for note in report.notes)
+    assert any("Contract 'batched-forward': " in note for note in report.notes)
 
 
 def test_a_function_that_cannot_be_batched_is_a_finding_where_it_was_asked_for(asked, point, ruled):
