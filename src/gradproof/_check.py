@@ -98,7 +98,8 @@ def examine(func: Callable[..., Any], inputs: Any, *, wrt: Any, options: Options
         TorchSubject.of(func, inputs, wrt) as subject,
         Bar(f"every entry of {subject.name}", options.progress) as bar,
     ):
-        judgement = Examination(subject, options, seed, incoming, bar).judgement()
+        examination = Examination(subject, options, seed, incoming, bar)
+        judgement = examination.judgement()
     tally = subject.tally
     return Report(
         verdict=judgement.verdict,
@@ -122,5 +123,7 @@ def examine(func: Callable[..., Any], inputs: Any, *, wrt: Any, options: Options
             outputs=subject.outputs.labels,
             coordinates=subject.inputs.size,
             output_coordinates=subject.outputs.size,
+            derivatives=tuple(examination.derivatives),
+            coverage=options.coverage,
         ),
     )

@@ -294,7 +294,8 @@ def _no_clear_slope(count: int, place: Place) -> Obstacle:
 def _non_finite_finding(what: str, place: Place, count: int, entry: Entry) -> Finding:
     return Finding(
         kind="non-finite-gradient",
-        message=f"{what} is NaN or infinite in {count} entries, where the function has a finite slope.",
+        message=f"{what} is NaN or infinite in {count} {'entry' if count == 1 else 'entries'}, where the function has "
+        "a finite slope.",
         argument=place.path,
         entries=(entry,),
         advice="Look for 0·inf or 0/0 in the derivative, often a where() whose unused branch divides by zero.",

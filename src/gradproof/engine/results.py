@@ -106,13 +106,18 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """What was checked, in the user's words."""
+    """What was checked, in the user's words: of which function, which derivatives, and how many of their entries.
+
+    `derivatives` are modes, or at order two nestings of them; `coverage` is "probe" or "full".
+    """
 
     name: str
     arguments: tuple[str, ...]
     outputs: tuple[str, ...]
     coordinates: int
     output_coordinates: int
+    derivatives: tuple[str, ...] = ("reverse",)
+    coverage: str = "probe"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ import math
 import random
 from typing import TYPE_CHECKING, Any
 
-from gradproof.engine.results import Entry, Finding, Report, Verdict
+from gradproof.engine.results import Checked, Entry, Finding, Report, Verdict
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -68,7 +68,8 @@ def _render(report: Report, console: Console) -> None:
     if len(report.findings) > FINDINGS:
         paths = ", ".join(finding.argument or finding.kind for finding in report.findings[FINDINGS:][:8])
         console.print(_field("also", f"{len(report.findings) - FINDINGS} more findings: {paths}"))
-    console.print(_field("checked", "; ".join(subject.arguments[:6]) + _more(len(subject.arguments) - 6)))
+    arguments = "; ".join(subject.arguments[:6]) + _more(len(subject.arguments) - 6)
+    console.print(_field("checked", arguments + _how(subject)))
     if report.verdict is not Verdict.FAIL:
         console.print(_field("resolution", _resolution(report)))
     for note in report.notes:
@@ -78,7 +79,8 @@ def _render(report: Report, console: Console) -> None:
         _field(
             "cost",
             f"{_count(cost.evaluations, 'evaluation')}, {_count(cost.pullbacks, 'pullback')}, "
-            f"{_seconds(cost.seconds)} ({_seconds(cost.inside)} in your code)",
+            + (f"{_count(cost.pushforwards, 'pushforward')}, " if cost.pushforwards else "")
+            + f"{_seconds(cost.seconds)} ({_seconds(cost.inside)} in your code)",
         )
     )
     console.print(_field("replay", f"seed={report.seed}"))
@@ -87,7 +89,8 @@ def _render(report: Report, console: Console) -> None:
 def _render_finding(finding: Finding, console: Console, shown: int) -> None:
     from rich.text import Text
 
-    console.print(_field("found", _shortened(finding.message)))
+    mode = "" if finding.mode == "reverse" else f"{finding.mode}: "
+    console.print(_field("found", mode + _shortened(finding.message)))
     if finding.entries:
         rows = [("entry", "claimed", "numerical", "± bar", "of")]
         rows += [_row(finding, entry) for entry in finding.entries[:shown]]
@@ -111,6 +114,12 @@ def _row(finding: Finding, entry: Entry) -> tuple[str, str, str, str, str]:
         f"{entry.bar:.1e}",
         outputs + also,
     )
+
+
+def _how(subject: Checked) -> str:
+    """Which derivatives, where they are not the usual ones, and whether every entry."""
+    modes = "" if subject.derivatives == ("reverse",) else f"; {', '.join(subject.derivatives)}"
+    return modes + ("; every entry" if subject.coverage == "full" else "")
 
 
 def _shortened(text: str) -> str:

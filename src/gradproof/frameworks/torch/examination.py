@@ -33,6 +33,7 @@ class Examination:
         self.subject, self.options, self.seed, self.progress = subject, options, seed, progress
         self.incoming = incoming or Incoming()
         self.notes: list[str] = []
+        self.derivatives: list[str] = []
 
     def judgement(self) -> Judgement:
         """What all answers add up to."""
@@ -99,6 +100,7 @@ class Examination:
 
     def _judged(self, subject: TorchSubject, mode: str, label: str) -> Judgement:
         """One derivative judged; in low precision by the same function in double precision, where there is one."""
+        self.derivatives.append(label)
         options, seed = self.options, self.seed
         ask = partial(judge_fully, progress=self.progress) if options.coverage == "full" else judge
         wide = subject.widened() if subject.precision > DOUBLE and options.step is None else None
@@ -133,7 +135,8 @@ class Examination:
             elif outcome.absent:
                 findings += broken(contract.name, outcome.absent, advice="Add the rule, or do not ask for it.").findings
         if findings and findings[0].kind == "detached" and found.findings:
-            findings = [replace(findings[0], entries=found.findings[0].entries), *findings[1:]]  # one thing, said once
+            first = found.findings[0]  # one thing, said once
+            findings = [replace(findings[0], argument=first.argument, entries=first.entries), *findings[1:]]
             found = replace(found, verdict=Verdict.PASS, findings=())
         if findings and found.verdict is not Verdict.FAIL:
             found = replace(found, verdict=Verdict.FAIL, reason=findings[0].message, advice="")
