@@ -42,7 +42,7 @@ class Batches:
             evaluations = subject.tally.evaluations
             found = _vmapped(partial(self._fitting, subject.caller.copies()), moved())
             subject.tally.evaluations = evaluations + len(directions)
-            return _rows(found, len(directions))
+            return _rows(subject.outputs, found, len(directions))
 
         def singly() -> Tensor:
             return torch.stack([subject.evaluate(direction, t) for direction in directions])
@@ -53,14 +53,16 @@ class Batches:
             found, storages = [], subject.storages.copy()
             for row in zip(*(stack.unbind(0) for stack in moved()), strict=True):
                 try:
-                    found.append(self._fitting(None, *(piece.clone() for piece in row)))
+                    with_own_memory = [piece.clone() for piece in row]
+                    found.append(self._fitting(None, *with_own_memory))
                 except Exception:
                     return singly()  # which says what is undefined
                 here = {tensor.untyped_storage().data_ptr() for tensor in found[-1]}
                 if not here.isdisjoint(storages):
                     return singly()  # which copies what comes in the same memory again
                 storages |= here
-            return _rows([torch.stack(results) for results in zip(*found, strict=True)], len(directions))
+            stacks = [torch.stack(results) for results in zip(*found, strict=True)]
+            return _rows(subject.outputs, stacks, len(directions))
 
         plain = partial(subject.evaluate, directions[-1], t)
         return self._batched("values", len(directions), batch, plain, one_by_one)
@@ -78,12 +80,13 @@ class Batches:
             pullbacks = subject.tally.pullbacks
             found = _vmapped(pulled, stacked(subject.outputs, cotangents))
             subject.tally.pullbacks = pullbacks + len(cotangents)
-            return _rows(found, len(cotangents))
+            return _rows(subject.inputs, found, len(cotangents))
 
         def one_by_one() -> Tensor:
             stacks = (stack.clone().unbind(0) for stack in stacked(subject.outputs, cotangents))
             found = [pulled(*incoming) for incoming in zip(*stacks, strict=True)]
-            return _rows([torch.stack(gradients) for gradients in zip(*found, strict=True)], len(cotangents))
+            whole = [torch.stack(gradients) for gradients in zip(*found, strict=True)]
+            return _rows(subject.inputs, whole, len(cotangents))
 
         plain = partial(subject.pullback, cotangents[-1])
         return self._batched("gradients", len(cotangents), batch, plain, one_by_one)
@@ -103,7 +106,7 @@ class Batches:
             found = _vmapped(pushed, stacked(subject.inputs, directions))
             subject.tally.evaluations = evaluations
             subject.tally.pushforwards += len(directions)
-            return _rows(found, len(directions))
+            return _rows(subject.outputs, found, len(directions))
 
         def one_by_one() -> Tensor:
             return torch.stack([subject.pushforward(direction) for direction in directions])
@@ -135,7 +138,8 @@ class Batches:
                 if _same(found[-1], plain(), self.subject.precision):
                     return found
                 refused.add(kind)
-        return one_by_one()
+        with torch.no_grad():
+            return one_by_one()
 
 
 def stacked(space: Space, rows: Tensor) -> list[Tensor]:
@@ -162,9 +166,9 @@ def _vmapped(function: Callable[..., Any], stacks: Sequence[Tensor]) -> Sequence
         return torch.func.vmap(function, randomness="same")(*stacks)  # type: ignore[no-any-return]
 
 
-def _rows(tensors: Sequence[Tensor], count: int) -> Tensor:
-    blocks = [as_real(tensor.detach()).reshape(count, -1).to(torch.float64) for tensor in tensors]
-    return blocks[0] if len(blocks) == 1 else torch.cat([block.to(blocks[0].device) for block in blocks], 1)
+def _rows(space: Space, tensors: Sequence[Tensor], count: int) -> Tensor:
+    blocks = [as_real(tensor.detach()).reshape(count, -1).to(space.device, torch.float64) for tensor in tensors]
+    return blocks[0] if len(blocks) == 1 else torch.cat(blocks, 1)
 
 
 def _same(batched: Tensor, plain: Tensor, precision: float) -> bool:

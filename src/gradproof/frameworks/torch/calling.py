@@ -78,6 +78,8 @@ class Caller:
         if self.needs_graph:
             return self._with_graph(tensors)
         try:
+            if not torch.is_grad_enabled():
+                return self._called(tensors)
             with torch.no_grad():
                 return self._called(tensors)
         except Exception as first:
@@ -130,8 +132,13 @@ class Caller:
 
     def _called(self, tensors: Sequence[Tensor]) -> Any:
         self.tally.evaluations += 1
-        with self.timed():
+        if self.draws:
+            self._generators.restore()
+        began = time.perf_counter()
+        try:
             return self.call.invoke(tensors)
+        finally:
+            self.tally.inside += time.perf_counter() - began
 
     def _with(self, moved: Sequence[Tensor], rest: Sequence[Tensor] | None = None) -> list[Tensor]:
         tensors = self.copies() if rest is None else list(rest)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import platform
 import random
+import struct
 import sys
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,14 +21,13 @@ class HeldGenerators:
     def __init__(self) -> None:
         self._torch = torch.get_rng_state()
         self._cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]  # torch's own
-        self._python = random.getstate()
+        self._python = _PythonState.now()
         self._numpy = _NumpyState.now()
         self._python_moved = self._numpy_moved = False
 
     def moved(self) -> bool:
         """Whether anything has been drawn since. A draw moves a Mersenne twister's position or renews its key."""
-        now, then = random.getstate(), self._python
-        self._python_moved |= (now[1][-1], now[1][0], now[2]) != (then[1][-1], then[1][0], then[2])
+        self._python_moved |= self._python != _PythonState.now()
         self._numpy_moved |= self._numpy is not None and self._numpy.moved()
         return self._python_moved or self._numpy_moved or self._moved_in_torch()
 
@@ -35,7 +37,7 @@ class HeldGenerators:
         if self._cuda:
             torch.cuda.set_rng_state_all(self._cuda)
         if self._python_moved:
-            random.setstate(self._python)
+            self._python.restore()
         if self._numpy_moved and self._numpy is not None:
             self._numpy.restore()
 
@@ -46,6 +48,51 @@ class HeldGenerators:
             not torch.equal(held, now)
             for held, now in zip(self._cuda, torch.cuda.get_rng_state_all() if self._cuda else [], strict=True)
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _PythonState:
+    """The state of Python's global generator.
+
+    Python takes some 15 µs to hand it out, as 625 numbers, and is asked three times a check: its memory takes one.
+    """
+
+    twister: bytes | None
+    gauss_next: float | None
+    whole: Any = None
+
+    @classmethod
+    def now(cls) -> _PythonState:
+        """The present state."""
+        if not _MEMORY_IS_KNOWN:
+            return cls(None, None, random.getstate())
+        return cls(ctypes.string_at(id(_PYTHON) + _HEADER, TWISTER), _PYTHON.gauss_next)
+
+    def restore(self) -> None:
+        """Put it back."""
+        random.setstate(self.whole if self.twister is None else (3, _numbers(self.twister), self.gauss_next))
+
+
+_PYTHON: Any = getattr(random, "_inst", None)
+_HEADER: int = object.__basicsize__
+
+
+def _numbers(twister: bytes) -> tuple[int, ...]:
+    """The key and the position, in Python's order: in memory the position comes first."""
+    position, *key = struct.unpack(f"{TWISTER // 4}I", twister)
+    return (*key, position)
+
+
+def _memory_is_known() -> bool:
+    """Whether this Python keeps its generator as expected: what lies there is what it hands out."""
+    if platform.python_implementation() != "CPython" or type(_PYTHON) is not random.Random:
+        return False
+    if random.Random.__basicsize__ < _HEADER + TWISTER:
+        return False
+    return bool(_numbers(ctypes.string_at(id(_PYTHON) + _HEADER, TWISTER)) == random.getstate()[1])
+
+
+_MEMORY_IS_KNOWN = _memory_is_known()
 
 
 class _NumpyState:

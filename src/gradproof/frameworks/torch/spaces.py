@@ -52,7 +52,8 @@ def flat(tensor: Tensor) -> Tensor:
 class Space:
     """The coordinates of several named tensors, in order."""
 
-    def __init__(self, paths: Sequence[str], tensors: Sequence[Tensor]) -> None:
+    def __init__(self, paths: Sequence[str], tensors: Sequence[Tensor], device: torch.device | None = None) -> None:
+        """`device` is where the coordinates are held; by default that of the first tensor."""
         self.parts: list[Part] = []
         start = 0
         for path, tensor in zip(paths, tensors, strict=True):
@@ -60,7 +61,7 @@ class Space:
             self.parts.append(Part(path, tuple(tensor.shape), tensor.dtype, tensor.device, start, stop))
             start = stop
         self.size = start
-        self.device = tensors[0].device if tensors else torch.device("cpu")
+        self.device = device or (tensors[0].device if tensors else torch.device("cpu"))
 
     @property
     def spans(self) -> list[tuple[int, int]]:
@@ -97,7 +98,7 @@ class Space:
     def coordinates(self, tensors: Sequence[Tensor]) -> Tensor:
         """All coordinates, as one vector; shares memory with a single real double-precision tensor."""
         if len(tensors) == 1:
-            return flat(tensors[0])
+            return flat(tensors[0]).to(self.device)
         return torch.cat([flat(tensor).to(self.device) for tensor in tensors])
 
     def tensors(self, vector: Tensor) -> list[Tensor]:

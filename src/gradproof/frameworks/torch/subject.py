@@ -107,7 +107,7 @@ class TorchSubject:
         self.detached = not connected
         self.caller.paths = [path for path, _ in connected or tensors]
         self.results = [tensor for _, tensor in connected or tensors]
-        self.outputs = Space(self.caller.paths, self.results)
+        self.outputs = Space(self.caller.paths, self.results, self.inputs.device)
         self.centre = self.outputs.coordinates(self.results)
         self._size = self._largest_value()
         self.storages = {tensor.untyped_storage().data_ptr() for tensor in self.results if tensor.numel()}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from gradproof import check
+
 
 def identity(ctx, x):
     ctx.save_for_backward(x)
@@ -49,3 +51,15 @@ def test_a_backward_that_hands_out_the_same_memory_every_time_keeps_it(asked, po
 
     assert asked("repeatable", ruled(identity, lambda ctx, g: memory.copy_(g)), point(4)) == []
     assert asked("linear", ruled(identity, lambda ctx, g: memory.copy_(g)), point(4)) == []
+
+
+def test_a_difference_of_a_rounding_is_a_note_and_a_failure_where_it_is_asked_for_by_name(asked, point, ruled):
+    generator = torch.Generator().manual_seed(0)
+    reordered = ruled(
+        identity, lambda ctx, g: g * (1 + 2e-16 * torch.randint(-2, 3, g.shape, generator=generator, dtype=g.dtype))
+    )
+    report = check(reordered, point(50), seed=0)
+
+    assert report.passed
+    assert any("another order" in note for note in report.notes)
+    assert asked("repeatable", reordered, point(50))

@@ -19,6 +19,8 @@ def batched_forward(subject: TorchSubject, terms: Terms) -> Outcome:
     """Two tangents as a batch, and in a loop."""
     if not isinstance(subject.call, Call):  # the derivative of a function differentiates within, as torch.func cannot
         return KEPT
+    if subject.caller.draws:  # a batch may draw in another order
+        return KEPT
     directions = [subject.direction(terms.seed + number, 1.0, False) for number in range(2)]
     try:
         found = _at_once(subject, directions)
