@@ -12,6 +12,7 @@ from gradproof.engine.subject import DerivativeError
 from gradproof.frameworks.torch.graph import nodes
 from gradproof.frameworks.torch.subject import TorchSubject
 
+SEVERAL = 8  # outputs or inputs that are left undefined one at a time
 FUNCTIONS = 16  # of the user's own that are looked into, at most
 
 
@@ -44,6 +45,18 @@ def coordinates(subject: TorchSubject, found: Sequence[Tensor | None]) -> Tensor
     for gradient, leaf in zip(found, subject.leaves, strict=True):
         whole.append(torch.zeros_like(leaf) if gradient is None else gradient)
     return subject.inputs.coordinates([piece.to_dense() if piece.layout != torch.strided else piece for piece in whole])
+
+
+def left_out(count: int) -> list[Sequence[int]]:
+    """Which of several to leave undefined: one at a time, or of many every other one.
+
+    >>> left_out(1), left_out(3)
+    ([], [(0,), (1,), (2,)])
+    """
+    if count < 2:
+        return []
+    everything = range(count)
+    return [(number,) for number in everything] if count <= SEVERAL else [everything[::2], everything[1::2]]
 
 
 def custom_nodes(results: Sequence[Tensor]) -> list[Any]:

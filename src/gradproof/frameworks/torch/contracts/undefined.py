@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gradproof.engine.subject import DerivativeError
-from gradproof.frameworks.torch.contracts.asking import coordinates, gradients
+from gradproof.frameworks.torch.contracts.asking import coordinates, gradients, left_out
 from gradproof.frameworks.torch.contracts.comparing import gap, noise_of_pullback
 from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken
 from gradproof.frameworks.torch.subject import TorchSubject
@@ -25,9 +25,8 @@ def undefined(subject: TorchSubject, terms: Terms) -> Outcome:
     if subject.detached:
         return KEPT
     everything = range(len(subject.results))
-    halves = [everything[::2], everything[1::2]] if len(everything) > 1 else []
     try:
-        for absent in (everything, *halves):
+        for absent in (everything, *left_out(len(everything))):
             outcome = _as_zeros(subject, terms, absent)
             if outcome is not KEPT:
                 return outcome

@@ -7,6 +7,7 @@ from collections.abc import Collection
 import torch
 
 from gradproof.engine.subject import DerivativeError
+from gradproof.frameworks.torch.contracts.asking import left_out
 from gradproof.frameworks.torch.contracts.comparing import ROUNDINGS, gap, largest, noise_of_pushforward
 from gradproof.frameworks.torch.contracts.pushing import pushed
 from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken
@@ -22,8 +23,7 @@ def undefined_forward(subject: TorchSubject, terms: Terms) -> Outcome:
     if subject.call.nested:
         return KEPT
     outcome = _at_zero(subject)
-    everything = range(len(subject.points))
-    for absent in (everything[::2], everything[1::2]) if len(everything) > 1 else ():
+    for absent in left_out(len(subject.points)):
         if outcome is KEPT:
             outcome = _without(subject, terms, absent)
     return outcome
