@@ -16,6 +16,15 @@ from torch.testing._internal.common_methods_invocations import op_db  # noqa: E4
 
 
 @dataclass(frozen=True)
+class Supports:
+    """Which further derivatives the database says that an operator has."""
+
+    forward: bool = True
+    reverse_over_reverse: bool = True
+    forward_over_reverse: bool = True
+
+
+@dataclass(frozen=True)
 class Scenario:
     """One sample of one operator."""
 
@@ -24,6 +33,7 @@ class Scenario:
     function: Callable[..., Any]
     inputs: tuple[Any, ...]
     nondet_tol: float
+    supports: Supports = Supports()
 
 
 def scenarios(dtype: torch.dtype, samples: int, pattern: str = "") -> Iterator[Scenario]:
@@ -56,4 +66,5 @@ def _scenario(op: Any, sample: Any, name: str, number: int) -> Scenario | None:
         return None
     if any(isinstance(value, torch.Tensor) and value.layout != torch.strided for value in inputs):
         return None
-    return Scenario(name, number, function, inputs, op.gradcheck_nondet_tol)
+    supports = Supports(op.supports_forward_ad, op.supports_gradgrad, op.supports_fwgrad_bwgrad)
+    return Scenario(name, number, function, inputs, op.gradcheck_nondet_tol, supports)

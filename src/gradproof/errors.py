@@ -16,6 +16,10 @@ class NothingToDifferentiateError(InputError):
     """The function returns tensors, and none of them has a derivative."""
 
 
+class NotCallableError(InputError, TypeError):
+    """What should be a function is none."""
+
+
 class MismatchError(InputError, RuntimeError):
     """Tensors that belong together do not fit; torch has a RuntimeError for it."""
 

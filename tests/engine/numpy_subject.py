@@ -87,6 +87,9 @@ class NumpySubject:
         claimed = self.tangent(self.point + place, direction)
         return np.asarray(claimed).astype(self.dtype).astype(np.float64).reshape(-1)
 
+    def moved_by(self, direction, output):
+        return None
+
     def evaluate_many(self, directions, t):
         return np.stack([self.evaluate(direction, t) for direction in directions])
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import math
+
 from gradproof.engine.subject import Array
 
+LIKE = 4  # powers of two, within which steps are of about the same size
 WORTH_IT = 4  # columns to a group, on average, below which grouping is not worth its while
 
 
-def groups_of(xp: Array, jacobian: Array) -> list[list[int]] | None:
+def groups_of(xp: Array, jacobian: Array, steps: Array) -> list[list[int]] | None:
     """Groups of columns of which no two have an entry in one row (Curtis, Powell and Reid, 1974), first come first.
 
-    None where they would be too small.
+    Columns of one group take steps of about the same size. None where the groups would be too small.
 
     >>> import numpy
-    >>> groups_of(numpy, numpy.eye(6))
-    [[0, 1, 2, 3, 4, 5]]
-    >>> groups_of(numpy, numpy.ones((2, 6))) is None
+    >>> groups_of(numpy, numpy.eye(8), numpy.array([1, 1, 1, 1, -1, 1e6, 1, 1]))
+    [[0, 1, 2, 3, 4, 6, 7], [5]]
+    >>> groups_of(numpy, numpy.ones((2, 6)), numpy.ones(6)) is None
     True
     """
     columns = int(jacobian.shape[1])
@@ -28,16 +31,19 @@ def groups_of(xp: Array, jacobian: Array) -> list[list[int]] | None:
     rows_of: list[list[int]] = [[] for _ in range(columns)]
     for row, column in zip(*(index.tolist() for index in xp.where(pattern)), strict=True):
         rows_of[column].append(row)
+    sizes = [math.frexp(step)[1] // LIKE if step else None for step in steps.tolist()]
     groups: list[list[int]] = []
-    taken: list[set[int]] = []
+    taken: list[tuple[int | None, set[int]]] = []
     for column, rows in enumerate(rows_of):
-        place = next((number for number, occupied in enumerate(taken) if occupied.isdisjoint(rows)), None)
+        size = sizes[column]
+        places = (number for number, (like, used) in enumerate(taken) if like == size and used.isdisjoint(rows))
+        place = next(places, None)
         if place is None:
             if len(groups) == most:
                 return None
             place = len(groups)
             groups.append([])
-            taken.append(set())
+            taken.append((size, set()))
         groups[place].append(column)
-        taken[place].update(rows)
+        taken[place][1].update(rows)
     return groups

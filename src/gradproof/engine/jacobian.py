@@ -26,6 +26,7 @@ AT_ONCE = 1 << 19  # numbers in one batch of calls
 CAREFULLY = 64  # columns judged together with all care
 FIRST_LOOK = 3e-8  # of the largest slope in a column: an error below it is not looked for
 NOISY = 8.0  # times the rounding of values, granted at first look
+BLIND = 0.05  # of the largest slope in a column: noise above it hides the column, which is then judged with care
 BENT = 1e-3  # of the largest slope in a column: a bend above it is looked at
 Progress = Callable[[int, int], None]
 
@@ -85,9 +86,14 @@ class Columns:
         return values.reshape(-1)
 
     def pushforward(self, direction: Array) -> Array:
-        """What is claimed along each direction."""
-        steps = direction.sum(1)  # each moves one column
-        return (self._claimed.T * steps[:, None]).reshape(-1)
+        """What is claimed along each direction; nothing along one that was taken out."""
+        steps = direction.sum(1)[:, None]  # each moves one column
+        return self.arrays.where(steps == 0, 0.0, self._claimed.T * steps).reshape(-1)
+
+    def moved_by(self, direction: Array, output: int) -> tuple[float, Place]:
+        """An entry is moved by its column."""
+        column = output // self._rows
+        return float(direction[column].sum()), self.inputs.locate(column)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +152,9 @@ class _Coverage:
             for start in range(0, len(suspects), CAREFULLY):
                 few = suspects[start : start + CAREFULLY]
                 columns = Columns(self.subject, few, claimed[:, few], first)
-                judgement = judge(cast(Subject, columns), probes=self.probes, seed=self.seed, options=self.options)
+                judgement = judge(
+                    cast(Subject, columns), probes=self.probes, seed=self.seed, options=self.options, exhaustive=True
+                )
                 yield judgement
                 if judgement.verdict is Verdict.FAIL:
                     return
@@ -168,25 +176,45 @@ class _Coverage:
 
     def _first_look(self, claimed: Array, first: int) -> tuple[list[int], Resolution]:
         """The columns to look at with more care, worst first, and the smallest error that was looked for."""
-        xp, subject = self.subject.arrays, self.subject
-        groups = groups_of(xp, claimed)
-        singly = groups is None
-        groups = [[column] for column in range(self.columns)] if groups is None else groups
-        band = _Band(subject, self.options, first, int(claimed.shape[0]))
+        xp = self.subject.arrays
         suspects: list[tuple[float, int]] = []
-        for start, stop in _batches(0, len(groups), max(self.rows, self.columns)):
-            if singly:
+        known = xp.isfinite(claimed)
+        if not bool(known.all()):
+            suspects += [(-math.inf, column) for column in xp.where(~known.all(0))[0].tolist()]
+            claimed = xp.where(known, claimed, 0.0)
+        band = _Band(self.subject, self.options, first, int(claimed.shape[0]))
+        groups = groups_of(xp, claimed, self.direction)
+        count = self.columns if groups is None else len(groups)
+        for start, stop in _batches(0, count, max(self.rows, self.columns)):
+            if groups is None:
                 directions = _along(xp, self.direction, start, stop)
                 predicted = (claimed[:, start:stop] * self.direction[start:stop]).T
             else:
                 directions = _directions(xp, self.direction, groups[start:stop])
                 predicted = directions @ claimed.T
             for number, excess, rows in band.look(directions, predicted):
-                suspects += [(-excess, column) for column in _involved(claimed[rows], groups[start + number])]
-            self.progress(len(groups) + stop, 2 * len(groups))
+                place = start + number
+                columns = [place] if groups is None else self._involved(claimed, groups[place], rows, band)
+                suspects += [(-excess, column) for column in columns]
+            self.progress(count + stop, 2 * count)
         largest = max(float(claimed.max()), -float(claimed.min()))
         relative = band.coarsest / largest if largest else math.inf
-        return [column for _, column in sorted(suspects)], Resolution(absolute=band.coarsest, relative=relative)
+        ranked = dict.fromkeys(column for _, column in sorted(suspects))
+        return list(ranked), Resolution(absolute=band.coarsest, relative=relative)
+
+    def _involved(self, claimed: Array, group: list[int], rows: Array, band: _Band) -> list[int]:
+        """The columns of a group with an entry in some rows, if alone they change these rows as the group does.
+
+        If not, a column changes them that is not said to, and that may be any of the group.
+        """
+        xp = self.subject.arrays
+        entries = (claimed[rows][:, group] != 0).any(0).tolist()
+        involved = [column for column, has_entry in zip(group, entries, strict=True) if has_entry]
+        if not involved or len(involved) == len(group):
+            return group
+        ahead, behind = band.changes(_directions(xp, self.direction, [involved, group]))
+        slopes = (ahead - behind)[:, rows]
+        return involved if bool((abs(slopes[0] - slopes[1]) <= band.noise[rows]).all()) else group
 
 
 class _Band:
@@ -207,22 +235,29 @@ class _Band:
         self.noise *= NOISY * ROUNDING * subject.precision
         self.coarsest = 0.0
 
+    def changes(self, directions: Array) -> tuple[Array, Array]:
+        """How the outputs change along each direction, and against it."""
+        ahead = self.subject.evaluate_many(directions, 1.0)[:, self.rows]
+        return ahead - self.centre, self.subject.evaluate_many(directions, -1.0)[:, self.rows] - self.centre
+
     def look(self, directions: Array, predicted: Array) -> list[tuple[int, float, Array]]:
-        """The directions along which something is off or bent, each with how far off, and in which rows."""
+        """The directions along which something is off, bent or hidden, each with how far off, and in which rows."""
         xp, options = self.subject.arrays, self.options
-        ahead, behind = (self.subject.evaluate_many(directions, t)[:, self.rows] - self.centre for t in (1.0, -1.0))
-        size, steps = abs(predicted), xp.amax(abs(directions), 1)
+        ahead, behind = self.changes(directions)
+        size, steps = abs(predicted), _shortest(xp, directions)
         peak = xp.amax(size, 1)
+        hidden = (size > 0) & (self.noise > BLIND * peak[:, None])
         size *= CLAIM_ACCURACY + options.rtol
         allowed = size + self.noise
-        allowed += (FIRST_LOOK * peak + (0.5 * options.atol) * steps)[:, None]
+        allowed += (FIRST_LOOK * peak + options.atol * steps)[:, None]
         bend = abs(ahead + behind)
         ahead -= behind
         ahead *= 0.5
         ahead -= predicted
         error = abs(ahead)
-        self.coarsest = max(self.coarsest, float((xp.amax(allowed, 1) / (0.5 * steps)).max()))
-        fine = (error <= allowed) & (bend <= (BENT * peak)[:, None] + 4 * self.noise)
+        fine = (error <= allowed) & (bend <= (BENT * peak)[:, None] + 4 * self.noise) & ~hidden
+        seen = xp.where(hidden, 0.0, allowed)
+        self.coarsest = max(self.coarsest, float((xp.amax(seen, 1) / steps).max()))
         if bool(fine.all()):
             return []
         found = []
@@ -247,14 +282,9 @@ def _along(xp: Array, vector: Array, low: int, high: int) -> Array:
     return block
 
 
-def _involved(claimed: Array, group: list[int]) -> list[int]:
-    """The columns of a group that have an entry in some rows; all of them, where a row has none."""
-    if len(group) == 1:
-        return group
-    entries = claimed[:, group] != 0
-    if not bool(entries.any(1).all()):
-        return group
-    return [column for column, involved in zip(group, entries.any(0).tolist(), strict=True) if involved]
+def _shortest(xp: Array, directions: Array) -> Array:
+    """The shortest step along each direction, of those that are taken; infinite where there is none."""
+    return -xp.amax(xp.where(directions == 0, -math.inf, -abs(directions)), 1)
 
 
 def _directions(xp: Array, direction: Array, groups: list[list[int]]) -> Array:

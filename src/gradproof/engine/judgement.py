@@ -77,6 +77,7 @@ class _Evidence:
     subject: Subject
     options: Probing
     seed: int
+    exhaustive: bool = False
     probes: list[Probe] = field(default_factory=list)
     asked: int = 0
     notes: list[str] = field(default_factory=list)
@@ -88,7 +89,8 @@ class _Evidence:
         return answers
 
     def obstacle(self, probes: list[Probe]) -> Obstacle | None:
-        found = (obstacle(probe, self.subject.outputs.size) for probe in probes)
+        spare = 0 if self.exhaustive else self.subject.outputs.size
+        found = (obstacle(probe, spare) for probe in probes)
         return next(filter(None, found), None)
 
     def passed(self, deciding: list[Probe]) -> Judgement:
@@ -126,11 +128,14 @@ class _Evidence:
         )
 
 
-def judge(subject: Subject, *, probes: int, seed: int, options: Probing) -> Judgement:
-    """Probe, and where a probe disagrees, ask again before calling the gradient wrong, then find the wrong entries."""
+def judge(subject: Subject, *, probes: int, seed: int, options: Probing, exhaustive: bool = False) -> Judgement:
+    """Probe, and where a probe disagrees, ask again before calling the gradient wrong, then find the wrong entries.
+
+    A few outputs of many may say nothing, near a kink or an edge, unless the judgement is to be exhaustive.
+    """
     if not subject.inputs.size or not subject.outputs.size:
         return EMPTY
-    evidence = _Evidence(subject, options, seed)
+    evidence = _Evidence(subject, options, seed, exhaustive)
     if undefined := all_undefined(subject):
         return evidence.blocked(undefined)
     try:
@@ -219,7 +224,7 @@ def _disagreement(evidence: _Evidence, probe: Probe, span: Span | None) -> Judge
     worst = max([probe, another], key=lambda each: each.excess / max(each.bar, 1e-300))
     if not worst.repeatable and worst.excess < 10 * worst.bar:
         return evidence.blocked(RANDOM)
-    if worst.coarse and worst.sums.bar > worst.sums.size:
+    if worst.coarse and worst.sums.bar > worst.sums.size > 0:
         return evidence.blocked(NOISE)
     if evidence.subject.precision > LOW and min(probe.excess / probe.bar, another.excess / another.bar) < CLEARLY:
         return evidence.blocked(NOISE)
@@ -277,10 +282,17 @@ def _not_finite_output(evidence: _Evidence, probe: Probe, first: int, count: int
     undefined = not math.isfinite(float(subject.centre[first]))
     if bent or undefined or not math.isfinite(bar) or not _small(subject, ladder, bar):
         return evidence.blocked(_no_clear_slope(count, place))
+    step, cause = subject.moved_by(ladder.direction, first) or (1.0, place)
     entry = Entry(
-        index=place.index, part=place.part, claimed=float(probe.claimed[first]), numerical=value, bar=bar, output=place
+        index=cause.index,
+        part=cause.part,
+        claimed=float(probe.claimed[first]) / step,
+        numerical=value / step,
+        bar=bar / abs(step),
+        output=place,
     )
-    return evidence.failed((_non_finite_finding(f"The tangent of {place.path}", place, count, entry),))
+    what = f"The tangent of {place.path}" if cause is place else f"The gradient with respect to {cause.path}"
+    return evidence.failed((_non_finite_finding(what, cause, count, entry),))
 
 
 def _no_clear_slope(count: int, place: Place) -> Obstacle:

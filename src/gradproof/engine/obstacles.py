@@ -55,14 +55,18 @@ def matches_coarser(probe: Probe) -> bool:
 
 
 def obstacle(probe: Probe, outputs: int) -> Obstacle | None:
-    """What keeps this probe from being evidence, if anything does. `outputs` is the number of all outputs."""
+    """What keeps this probe from being evidence, if anything does.
+
+    `outputs` is the number of all outputs of which a few may be spared; none where there is to be no exception.
+    """
     subject = probe.ladder.subject
     blurred = _blurred(subject, probe)
     if probe.kinks:
         return kink(subject, probe)
     if beyond := _not_finite(subject, probe):
         return Obstacle(
-            f"non-finite: {beyond} of {outputs} output entries are NaN or infinite at the point itself or beside it",
+            f"non-finite: {beyond} of {max(outputs, subject.outputs.size)} output entries are NaN or infinite at the "
+            "point itself or beside it",
             "Choose a point inside the function's domain; the other entries agree.",
         )
     if probe.unresolved <= max(FEW * outputs, outputs >= 20) and not blurred:  # one of twenty may be an accident

@@ -37,6 +37,7 @@ NEAR_FLOOR = 30.0  # nor does one within this multiple of what rounding alone wo
 LOW = 1e-10  # precision, from which on values are too coarse for a bar to be all that stands between right and wrong
 CLEARLY = 1.3  # bars beyond the bar are asked for then
 UNRESOLVED = 0.5  # an output whose bar is this fraction of the slope says nothing
+STILL = 1e-3  # of the step: a bar below this tells a value that stands still
 FINEST = -9  # the lowest rung, as a power of `RATIO`
 MOST = 0.1  # of the outputs saying nothing is reason enough to go on
 WORTH_IT = 1.3  # a new rung that narrows the bar by less than this is the last one
@@ -171,9 +172,13 @@ def _strays(ladder: Ladder, step: float, seed: int, options: Probing) -> list[Pr
     accepted = forgiving(subject, ladder.direction, options)
     slack = accepted.atol + caution * subject.precision * _hidden(ladder)
     allowed = caution * estimates.bar + (rounding + accepted.rtol) * abs(pushed) + slack
-    astray = subject.arrays.where(~(abs(pushed - estimates.value) <= allowed))[0]
+    gap = abs(pushed - estimates.value)
+    astray = subject.arrays.where(~(gap <= allowed))[0]
     if not astray.shape[0]:
         return []
+    if accepted.rtol or accepted.atol:  # what is forgiven of each would add up to more than errors of any sign do
+        worst = int(subject.arrays.argmax((gap / allowed)[astray]))
+        astray = astray[worst : worst + 1]
     few = ladder.watching(Watched(subject, astray))
     return [_look_closer(_compare(few, few.subject.cotangent(seed), seed, options), step, options)]
 
@@ -259,7 +264,7 @@ def _deeper(probe: Probe) -> bool:
     noise = max(finest.bar, finest.floor)
     if not 0 < noise < math.inf or not gap < math.inf:
         return False
-    spare = math.floor(math.log(max(1.0, gap / (10 * noise)), RATIO))
+    spare = math.floor(math.log(min(max(1.0, gap / (10 * noise)), 1e30), RATIO))
     lowest = max(FINEST, ladder.lowest - spare)
     if lowest >= ladder.lowest - 1:
         return False
@@ -342,7 +347,9 @@ def _most_informative_bar(ladder: Ladder, estimates: Estimates) -> Array:
     xp = ladder.subject.arrays
     slope = abs(estimates.value)
     largest = float(slope.max())
-    share = slope / largest if largest else slope
+    if not largest:  # nothing changes at all: a bar is then held against the step itself
+        return (STILL * ladder.shortest + 0 * slope) + NEAR_FLOOR * estimates.floor
+    share = slope / largest
     typical = largest * math.sqrt(float(share @ share) / max(1, ladder.subject.outputs.size))
     return xp.maximum(UNRESOLVED * xp.where(slope > typical, slope, typical), NEAR_FLOOR * estimates.floor)
 

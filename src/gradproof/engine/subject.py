@@ -133,6 +133,10 @@ class Subject(Protocol):
         """The claimed slopes at point + place."""
         ...
 
+    def moved_by(self, direction: Array, output: int) -> tuple[float, Place] | None:
+        """Where one input alone moves an output along a direction: its step, and its name."""
+        ...
+
     def evaluate_many(self, directions: Array, t: float) -> Array:
         """The values along each of some directions, stacked as rows."""
         ...
@@ -194,6 +198,10 @@ class Watched:
     def rounded_direction(self, direction: Array) -> Array:
         """As of the whole."""
         return self.whole.rounded_direction(direction)
+
+    def moved_by(self, direction: Array, output: int) -> tuple[float, Place] | None:
+        """As of the whole."""
+        return self.whole.moved_by(direction, int(self.chosen[output]))
 
     def evaluate_many(self, directions: Array, t: float) -> Array:
         """The watched values."""

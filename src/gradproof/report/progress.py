@@ -48,4 +48,4 @@ def _bar() -> Any:
         from rich.progress import Progress
     finally:
         random.setstate(state)
-    return Progress(console=Console(stderr=True), transient=True)
+    return Progress(console=Console(stderr=True), transient=True, redirect_stdout=False, redirect_stderr=False)

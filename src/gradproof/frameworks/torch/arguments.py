@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gradproof.errors import InputError
+from gradproof.errors import InputError, NotCallableError
 from gradproof.frameworks.torch import trees
 
 Selector = int | str | Sequence[int | str]
@@ -45,7 +45,7 @@ class Call:
 
     def __init__(self, function: Callable[..., Any], inputs: Any) -> None:
         if not callable(function):
-            raise InputError(
+            raise NotCallableError(
                 f"func is a {type(function).__name__}, which cannot be called. Pass the function to check."
             )
         self.function = function

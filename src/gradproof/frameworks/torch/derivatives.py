@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from gradproof.errors import MismatchError
+from gradproof.errors import InputError, MismatchError
 from gradproof.frameworks.torch.arguments import Slot
 from gradproof.frameworks.torch.duals import push
 from gradproof.frameworks.torch.spaces import Space
@@ -71,6 +71,7 @@ class TangentCall(_Derived):
     """(point, tangents) ↦ tangents of the outputs."""
 
     result, nested = "tangent", True
+    functionally = False  # by torch.func.jvp in any case, which reverse mode can differentiate where it cannot duals
 
     def invoke(self, tensors: Sequence[Tensor]) -> Any:
         """The tangents by the path of their output."""
@@ -83,7 +84,7 @@ class TangentCall(_Derived):
             return self.subject.caller.results(self.subject.call.invoke(values))
 
         primals = [own[number] for number in self.subject.varied]
-        pushed = push(function, primals, tangents, nested=forward_ad._current_level >= 0)
+        pushed = push(function, primals, tangents, nested=self.functionally or forward_ad._current_level >= 0)
         return dict(zip(self.subject.caller.paths, pushed, strict=True))
 
 
@@ -99,23 +100,26 @@ class Incoming:
         if self.given is None:
             found = _random(subject.outputs)
             return [_with_gaps(tensor) for tensor in found] if self.gapped else found
-        given = [self.given] if isinstance(self.given, Tensor) else list(self.given)
+        given = [self.given] if isinstance(self.given, Tensor) else self.given
+        if not isinstance(given, (list, tuple)) or not all(isinstance(tensor, Tensor) for tensor in given):
+            raise InputError(f"grad_outputs={self.given!r}: pass a tensor, or one for each output in a tuple.")
         shapes = [tuple(tensor.shape) for tensor in given]
         wanted = [tuple(result.shape) for result in subject.results]
         if shapes[: len(wanted)] != wanted:
             raise MismatchError(
                 f"grad_outputs have the shapes {shapes}, and the outputs {wanted}: pass one for each output."
             )
-        return given[: len(wanted)]
+        return list(given[: len(wanted)])
 
 
-def derivative(subject: TorchSubject, mode: str, incoming: Incoming) -> TorchSubject:
+def derivative(subject: TorchSubject, mode: str, incoming: Incoming, *, functionally: bool = False) -> TorchSubject:
     """The subject's derivative in this mode, at incoming gradients or at random tangents."""
     call: Any
     if mode == "reverse":
         call = GradientCall(subject, "grad_outputs", incoming.of(subject))
     else:
         call = TangentCall(subject, "tangents", _random(subject.inputs))
+        call.functionally = functionally
     return TorchSubject(call, call.varied, call.slots, subject.tally)
 
 

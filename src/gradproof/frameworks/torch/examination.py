@@ -82,7 +82,21 @@ class Examination:
                     reason = NotImplementedError("the backward is marked as once_differentiable")
                     yield _failed(derived, label, outer, reason)
                 else:
-                    yield self._judged(derived, outer, label)
+                    yield self._retried(self._judged(derived, outer, label), inner, outer, label)
+
+    def _retried(self, found: Judgement, inner: str, outer: str, label: str) -> Judgement:
+        """Reverse mode cannot go back through every dual number; then through `torch.func.jvp`, if that can."""
+        if (outer, inner) != ("reverse", "forward") or not _raised(found):
+            return found
+        try:
+            again = self._judged(derivative(self.subject, inner, self.incoming, functionally=True), outer, label)
+        except Exception:  # not every function can be pushed that way
+            return found
+        self.derivatives.pop()
+        if _raised(again):
+            return found
+        note = f"{label}: by torch.func.jvp; through dual numbers torch said: {found.findings[0].message}"
+        return replace(again, notes=(*again.notes, note))
 
     def _nestings(self) -> dict[str, list[str]]:
         """For each inner mode the outer ones."""

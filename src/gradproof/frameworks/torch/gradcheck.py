@@ -108,8 +108,9 @@ def gradgradcheck(
     """
     if not (check_fwd_over_rev or check_rev_over_rev):
         raise AssertionError("check_fwd_over_rev and check_rev_over_rev are both False: there is nothing to check.")
-    if check_batched_grad and not check_rev_over_rev:
-        raise AssertionError("check_batched_grad=True is about reverse mode: set check_rev_over_rev=True too.")
+    for flag, asked in (("check_undefined_grad", check_undefined_grad), ("check_batched_grad", check_batched_grad)):
+        if asked and not check_rev_over_rev:
+            raise AssertionError(f"{flag}=True is about reverse mode: set it to False, or check_rev_over_rev=True too.")
     contracts = {
         "linear": True,
         "repeatable": True,

@@ -218,6 +218,9 @@ class TorchSubject:
             self.trouble = str(error)
             return torch.full_like(self.centre, torch.nan)
 
+    def moved_by(self, direction: Tensor, output: int) -> None:
+        """Any output may be moved by any input."""
+
     def evaluate_many(self, directions: Tensor, t: float) -> Tensor:
         """The values along each of some directions, as one batch where the function can be batched."""
         return Batches(self).values(directions, t)
