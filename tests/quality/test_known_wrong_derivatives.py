@@ -343,7 +343,7 @@ def test_the_second_derivative_of_sinc_at_zero_is_measured():
     assert abs(entry.numerical) - entry.bar <= math.pi**2 / 3
 
 
-def test_reverse_over_forward_of_softmax_raises_which_gradgradcheck_misses():
+def test_reverse_over_forward_of_softmax_raises_through_dual_numbers_which_is_noted_and_gradgradcheck_misses():
     def softmax(x):
         return x.softmax(0)
 
@@ -352,9 +352,8 @@ def test_reverse_over_forward_of_softmax_raises_which_gradgradcheck_misses():
         reverse_over_forward(softmax, x, normal(4, seed=1), normal(4, seed=2), normal(4, seed=3))
     report = check(softmax, x.clone().requires_grad_(), modes=BOTH, order=2, seed=0, contracts=())
 
-    assert [(finding.mode, finding.kind) for finding in report.findings] == [
-        ("reverse over forward", "backward-raised")
-    ]
+    assert report.passed
+    assert any("modified by an inplace operation" in note for note in report.notes)
     assert gradgradcheck(softmax, x.requires_grad_(), check_fwd_over_rev=True, check_rev_over_rev=True)
 
 
