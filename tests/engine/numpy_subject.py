@@ -39,7 +39,7 @@ class NumpySubject:
     """
 
     arrays = np
-    mode, rule = "reverse", "backward"
+    mode, rule, claim_size = "reverse", "backward", 0.0
 
     def __init__(self, function, gradient, point, *, dtype=np.float64, parts=None, exact=False, tangent=None):
         self.tangent, self.pushforwards = tangent, 0

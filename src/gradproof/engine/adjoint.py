@@ -37,4 +37,6 @@ def _gap(subject: Subject, seed: int) -> tuple[float, float]:
     gap = abs(weighed(subject, direction, gradient) - weighed(subject, cotangent, pushed))
     parts = [gradient * direction, pushed * cotangent]
     size = max(math.sqrt(float(part @ part)) for part in parts)
-    return gap, SPREAD * (CLAIM_ROUNDING * subject.precision + CLAIM_ACCURACY) * size
+    values = subject.arrays.where(subject.arrays.isfinite(subject.centre), subject.centre, 0.0) * cotangent
+    dust = CLAIM_ROUNDING * subject.precision * math.sqrt(float(values @ values))  # what is left where all cancels
+    return gap, SPREAD * ((CLAIM_ROUNDING * subject.precision + CLAIM_ACCURACY) * size + dust)

@@ -39,8 +39,9 @@ class Columns:
 
     mode = "forward"
 
-    def __init__(self, whole: Subject, columns: list[int], claimed: Array, first: int) -> None:
-        """`claimed` holds what is claimed of the columns, for the outputs from `first` on."""
+    def __init__(self, whole: Subject, columns: list[int], claimed: Array, first: int, size: float) -> None:
+        """`claimed` is what is claimed of the columns, for outputs from `first` on; `size` is the largest claim."""
+        self.claim_size = size
         self.whole, self.columns, self._claimed, self._first = whole, columns, claimed, first
         self.rule, self.arrays, self.inputs = whole.rule, whole.arrays, _Steps(whole.inputs, columns)
         self.precision, self.gradient_precision = whole.precision, whole.gradient_precision
@@ -147,11 +148,11 @@ class _Coverage:
         band = max(1, HELD // self.columns)
         for first in range(0, self.rows, band):
             claimed = self._claimed(first, min(first + band, self.rows))
-            suspects, resolution = self._first_look(claimed, first)
+            suspects, resolution, size = self._first_look(claimed, first)
             yield Judgement(verdict=Verdict.PASS, resolution=resolution)
             for start in range(0, len(suspects), CAREFULLY):
                 few = suspects[start : start + CAREFULLY]
-                columns = Columns(self.subject, few, claimed[:, few], first)
+                columns = Columns(self.subject, few, claimed[:, few], first, size)
                 judgement = judge(
                     cast(Subject, columns), probes=self.probes, seed=self.seed, options=self.options, exhaustive=True
                 )
@@ -174,8 +175,8 @@ class _Coverage:
             self.progress(stop, 2 * self.columns)
         return (xp.concatenate(blocks) if len(blocks) > 1 else blocks[0]).T
 
-    def _first_look(self, claimed: Array, first: int) -> tuple[list[int], Resolution]:
-        """The columns to look at with more care, worst first, and the smallest error that was looked for."""
+    def _first_look(self, claimed: Array, first: int) -> tuple[list[int], Resolution, float]:
+        """The columns to look at with more care, worst first, the smallest error looked for, and the largest claim."""
         xp = self.subject.arrays
         suspects: list[tuple[float, int]] = []
         known = xp.isfinite(claimed)
@@ -200,7 +201,7 @@ class _Coverage:
         largest = max(float(claimed.max()), -float(claimed.min()))
         relative = band.coarsest / largest if largest else math.inf
         ranked = dict.fromkeys(column for _, column in sorted(suspects))
-        return list(ranked), Resolution(absolute=band.coarsest, relative=relative)
+        return list(ranked), Resolution(absolute=band.coarsest, relative=relative), largest
 
     def _involved(self, claimed: Array, group: list[int], rows: Array, band: _Band) -> list[int]:
         """The columns of a group with an entry in some rows, if alone they change these rows as the group does.

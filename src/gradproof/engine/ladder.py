@@ -46,6 +46,7 @@ class Ladder:
         self._known: Estimates | None = None
         self._noise: Noise | None = None
         self._shortest: float | None = None
+        self._reach: float | None = None
 
     @property
     def shortest(self) -> float:
@@ -55,6 +56,13 @@ class Ladder:
             moving = reach[reach > 0]
             self._shortest = float(moving.min()) if moving.shape[0] else math.inf
         return self._shortest
+
+    @property
+    def reach(self) -> float:
+        """The length of the step at t = 1; of several directions the longest."""
+        if self._reach is None:
+            self._reach = math.sqrt(float((self.direction * self.direction).sum(-1).max()))
+        return self._reach
 
     @property
     def lowest(self) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gradproof.engine.ladder import Ladder
-from gradproof.engine.probe import Probe
+from gradproof.engine.probe import DUST, Probe
 from gradproof.engine.results import Entry, Place
 from gradproof.engine.slopes import Estimates
 from gradproof.engine.subject import Subject
@@ -146,7 +146,7 @@ class _Column:
         self.claimed = probe.predicted(piece) / self.step
         self.numerical = sums.slope / self.step
         rounding = (CLAIM_ROUNDING * subject.gradient_precision + CLAIM_ACCURACY) * abs(self.claimed)
-        self.bar = sums.bar / abs(self.step) + rounding
+        self.bar = sums.bar / abs(self.step) + rounding + DUST * probe.largest_entry
         self.excess = abs(self.claimed - self.numerical) - self.bar
 
     def forgiven(self, options: Probing) -> bool:

@@ -32,6 +32,7 @@ from gradproof.engine.weighing import (
     weighed,
 )
 
+DUST = 4e-12  # of the derivative's largest entry, which rounding may leave in any other, whatever its own size
 ENOUGH = 3e-8  # a bar below this fraction of the largest contribution to the slope needs no improvement
 NEAR_FLOOR = 30.0  # nor does one within this multiple of what rounding alone would give
 LOW = 1e-10  # precision, from which on values are too coarse for a bar to be all that stands between right and wrong
@@ -76,15 +77,17 @@ class Probe:
     @property
     def largest_entry(self) -> float:
         """The size of the derivative: its largest entry, or a bound on it where only slopes are known."""
+        known = self.ladder.subject.claim_size
         if self.ladder.subject.mode == "forward":
-            return self.claim.largest_entry / self.ladder.shortest
-        return self.claim.largest_entry
+            return known or self.claim.largest_entry / self.ladder.shortest
+        return max(known, self.claim.largest_entry)
 
     @property
     def uncertainty(self) -> float:
         """How far measuring and rounding may set claim and slope apart."""
         accumulated = CLAIM_ROUNDING * self.ladder.subject.gradient_precision * self.sums.size
-        return self.sums.bar + self.claim.rounding + accumulated
+        dust = DUST * self.largest_entry * self.ladder.reach
+        return self.sums.bar + self.claim.rounding + accumulated + (dust if math.isfinite(dust) else 0.0)
 
     @property
     def bar(self) -> float:
@@ -170,7 +173,8 @@ def _strays(ladder: Ladder, step: float, seed: int, options: Probing) -> list[Pr
     caution = CAUTION if len(ladder.rungs) < 3 else CAUTION**2
     rounding = CLAIM_ROUNDING * subject.gradient_precision + CLAIM_ACCURACY
     accepted = forgiving(subject, ladder.direction, options)
-    slack = accepted.atol + caution * subject.precision * _hidden(ladder)
+    size = subject.claim_size or float(subject.arrays.where(pushed == pushed, abs(pushed), 0.0).max()) / ladder.shortest
+    slack = accepted.atol + DUST * size * ladder.reach + caution * subject.precision * _hidden(ladder)
     allowed = caution * estimates.bar + (rounding + accepted.rtol) * abs(pushed) + slack
     gap = abs(pushed - estimates.value)
     astray = subject.arrays.where(~(gap <= allowed))[0]
@@ -183,14 +187,16 @@ def _strays(ladder: Ladder, step: float, seed: int, options: Probing) -> list[Pr
     return [_look_closer(_compare(few, few.subject.cotangent(seed), seed, options), step, options)]
 
 
-def _hidden(ladder: Ladder) -> float:
-    """How large the numbers may be that an output is the difference of: as the inputs, or as most outputs if smaller.
+def _hidden(ladder: Ladder) -> Array:
+    """How large the numbers may be that an output is left of, when they cancel.
 
-    What is left of a difference is rounded as its terms were, and may look smooth all the same.
+    They are rounded as numbers of their size, and what is left may look smooth all the same. They may be as large as
+    the inputs, or as the outputs if these are smaller; and an output may be a function of a small difference of inputs.
     """
-    subject = ladder.subject
-    values = sorted(abs(subject.centre[:: max(1, subject.centre.shape[0] // SAMPLE)]).tolist())
-    return min(float(values[len(values) // 2]), ladder.shortest / first_step(subject.precision))
+    xp, sizes = ladder.subject.arrays, abs(ladder.subject.centre)
+    sizes = xp.where(xp.isfinite(sizes), sizes, 0.0)
+    inputs = float(abs(ladder.direction).max()) / first_step(ladder.subject.precision)
+    return (sizes * inputs).clip(min(float(sizes.max()), inputs))
 
 
 def _doubted(probe: Probe, cotangent: Array, step: float, options: Probing) -> list[Probe]:

@@ -75,6 +75,11 @@ class Subject(Protocol):
         ...
 
     @property
+    def claim_size(self) -> float:
+        """What is known of the size of the derivative's largest entry; zero where nothing is."""
+        ...
+
+    @property
     def gradient_precision(self) -> float:
         """The same for the precision in which gradients are given."""
         ...
@@ -157,7 +162,7 @@ class Watched:
         self.whole, self.chosen, self.mode, self.rule = whole, chosen, whole.mode, whole.rule
         self.arrays, self.inputs = whole.arrays, whole.inputs
         self.precision, self.gradient_precision = whole.precision, whole.gradient_precision
-        self.largest, self.tiny = whole.largest, whole.tiny
+        self.largest, self.tiny, self.claim_size = whole.largest, whole.tiny, whole.claim_size
         self.centre = whole.centre[chosen]
         self.finite = bool(whole.arrays.isfinite(self.centre).all())
         self.size = int(chosen.shape[0])

@@ -145,8 +145,7 @@ def forgiving(subject: Subject, direction: Array, options: Probing) -> Probing:
     """The options in the units of what is claimed: an error in a Jacobian's entry, or along a direction."""
     if subject.mode == "reverse" or not options.atol:
         return options
-    reach = math.sqrt(float((direction * direction).sum(-1).max()))
-    return replace(options, atol=options.atol * reach)
+    return replace(options, atol=options.atol * math.sqrt(float((direction * direction).sum(-1).max())))
 
 
 def claimed(subject: Subject, direction: Array, cotangent: Array) -> tuple[Array, Array]:

@@ -16,7 +16,7 @@ from gradproof.errors import InputError
 from gradproof.frameworks.torch import trees
 from gradproof.frameworks.torch.arguments import Call, Slot, differentiable
 from gradproof.frameworks.torch.randomness import HeldGenerators
-from gradproof.frameworks.torch.spaces import replica
+from gradproof.frameworks.torch.spaces import as_real, replica
 
 LARGE = 1 << 16  # entries from which on a tensor that is not written to is passed without a copy
 
@@ -78,7 +78,7 @@ class Caller:
         if self.needs_graph:
             return self._with_graph(tensors)
         try:
-            if not torch.is_grad_enabled():
+            if not torch.is_grad_enabled() or forward_ad._current_level >= 0:  # tangents need no graph, but its rules
                 return self._called(tensors)
             with torch.no_grad():
                 return self._called(tensors)
@@ -147,7 +147,7 @@ class Caller:
         return tensors
 
     def _with_graph(self, tensors: list[Tensor]) -> Any:
-        fresh = [tensor if _is_dual(tensor) else tensor.detach() for tensor in tensors]
+        fresh = [tensor if is_dual(tensor) else tensor.detach() for tensor in tensors]
         for tensor, slot in zip(fresh, self.slots, strict=True):
             if slot.tensor.requires_grad and differentiable(tensor):
                 tensor.requires_grad_()
@@ -157,14 +157,15 @@ class Caller:
             return self._called(fresh)
 
 
-def _is_dual(tensor: Tensor) -> bool:
+def is_dual(tensor: Tensor) -> bool:
+    """Whether a tensor carries a tangent."""
     if forward_ad._current_level < 0:
         return False
     return forward_ad.unpack_dual(tensor).tangent is not None  # type: ignore[no-untyped-call]  # torch's own
 
 
 def _refuse_tangent(slot: Slot) -> None:
-    if _is_dual(slot.tensor):
+    if is_dual(slot.tensor):
         raise InputError(
             f"{slot.path} carries a tangent already: it was made by make_dual, or inside a jvp. Pass the plain tensor, "
             "forward_ad.unpack_dual(x).primal; tangents are made here."
@@ -177,7 +178,7 @@ def _same(before: Tensor, after: Tensor) -> bool:
         return False
     if before.layout != torch.strided:
         return True
-    before, after = before.detach(), after.detach()
+    before, after = as_real(before.detach()), as_real(after.detach())
     if torch.equal(before, after):
         return True
     return bool(((before == after) | ((before != before) & (after != after))).all())

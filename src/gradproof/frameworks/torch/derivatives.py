@@ -16,8 +16,9 @@ from torch.autograd import forward_ad
 
 from gradproof.errors import InputError, MismatchError
 from gradproof.frameworks.torch.arguments import Slot
+from gradproof.frameworks.torch.calling import is_dual
 from gradproof.frameworks.torch.duals import push
-from gradproof.frameworks.torch.spaces import Space
+from gradproof.frameworks.torch.spaces import Space, replica
 from gradproof.frameworks.torch.subject import TorchSubject
 
 SEED = 0x2D  # of the incoming gradients and tangents at which a second derivative is taken
@@ -54,7 +55,8 @@ class GradientCall(_Derived):
         with torch.enable_grad():
             for number in self.subject.varied:
                 if not own[number].requires_grad:
-                    own[number] = own[number].clone().requires_grad_()
+                    fresh = own[number].clone() if is_dual(own[number]) else replica(own[number])
+                    own[number] = fresh.requires_grad_()
             leaves = [own[number] for number in self.subject.varied]
             results = self.subject.caller.results(self.subject.call.invoke(own))
             connected = any(result.requires_grad for result in results)
@@ -63,7 +65,7 @@ class GradientCall(_Derived):
                 gradients = torch.autograd.grad(results, leaves, incoming, create_graph=keep, allow_unused=True)
         paths = (self.subject.slots[number].path for number in self.subject.varied)
         pairs = zip(leaves, gradients, strict=True)
-        whole = (torch.zeros_like(leaf) if gradient is None else gradient for leaf, gradient in pairs)
+        whole = (torch.zeros_like(leaf) if _is_nothing(gradient) else gradient for leaf, gradient in pairs)
         return dict(zip(paths, whole, strict=True))
 
 
@@ -86,6 +88,11 @@ class TangentCall(_Derived):
         primals = [own[number] for number in self.subject.varied]
         pushed = push(function, primals, tangents, nested=self.functionally or forward_ad._current_level >= 0)
         return dict(zip(self.subject.caller.paths, pushed, strict=True))
+
+
+def _is_nothing(gradient: Tensor | None) -> bool:
+    """Whether there is no gradient, or one that torch keeps without any memory since it is zero."""
+    return gradient is None or gradient._is_zerotensor()
 
 
 @dataclass(frozen=True, slots=True)

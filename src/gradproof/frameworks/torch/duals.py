@@ -27,11 +27,12 @@ def push(function: Function, primals: Sequence[Tensor], tangents: Sequence[Tenso
         except RuntimeError as error:
             if "Nested forward mode" not in str(error):
                 raise
-    return list(torch.func.jvp(lambda *values: tuple(function(values)), tuple(primals), tuple(tangents))[1])
+    with torch.enable_grad():
+        return list(torch.func.jvp(lambda *values: tuple(function(values)), tuple(primals), tuple(tangents))[1])
 
 
 def _pushed(function: Function, primals: Sequence[Tensor], tangents: Sequence[Tensor]) -> list[Tensor]:
-    with forward_ad.dual_level():
+    with torch.enable_grad(), forward_ad.dual_level():
         duals = [forward_ad.make_dual(*pair) for pair in zip(primals, tangents, strict=True)]  # type: ignore[no-untyped-call]
         return [_tangent(result) for result in function(duals)]
 
@@ -51,4 +52,4 @@ def _prepare() -> None:
 
 def _tangent(result: Tensor) -> Tensor:
     primal, tangent = forward_ad.unpack_dual(result)  # type: ignore[no-untyped-call]  # torch's own
-    return torch.zeros_like(primal) if tangent is None else tangent
+    return torch.zeros_like(primal) if tangent is None or tangent._is_zerotensor() else tangent

@@ -42,7 +42,7 @@ class TorchSubject:
     Perturbed calls build no graph unless the function turns out to need one.
     """
 
-    mode, rule = "reverse", "backward"
+    mode, rule, claim_size = "reverse", "backward", 0.0
     arrays = torch
 
     def __init__(self, call: Call, varied: list[int], slots: list[Slot], tally: Tally) -> None:
