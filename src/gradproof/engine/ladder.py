@@ -61,7 +61,8 @@ class Ladder:
     def reach(self) -> float:
         """The length of the step at t = 1; of several directions the longest."""
         if self._reach is None:
-            self._reach = math.sqrt(float((self.direction * self.direction).sum(-1).max()))
+            v = self.direction
+            self._reach = math.sqrt(float(v @ v if len(v.shape) == 1 else (v * v).sum(1).max()))
         return self._reach
 
     @property

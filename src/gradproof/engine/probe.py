@@ -370,7 +370,8 @@ def _settle(probe: Probe, cotangent: Array, options: Probing) -> Probe:
     """Set aside the outputs that say nothing, and hold the rest against the claim for them alone."""
     ladder, xp = probe.ladder, probe.ladder.subject.arrays
     estimates = ladder.estimates()
-    useless = ~(estimates.bar <= _most_informative_bar(ladder, estimates)) | _outliers(estimates)
+    telling = estimates.bar <= FINE * abs(estimates.value)  # by itself, however wide its bar is beside the others'
+    useless = ~(estimates.bar <= _most_informative_bar(ladder, estimates)) | (_outliers(estimates) & ~telling)
     if len(ladder.rungs) > 2:
         useless = useless | ladder.jumps()
     unresolved = int(useless.sum())
