@@ -142,8 +142,8 @@ def pushed(
     if nested and forward_ad._current_level >= 0:
         return tuple(torch.func.jvp(lambda *own: tuple(function(*own)), tuple(point), tuple(tangents))[1])
     with forward_ad.dual_level():
-        duals = [forward_ad.make_dual(*pair) for pair in zip(point, tangents, strict=True)]  # type: ignore[no-untyped-call]
-        unpacked = [forward_ad.unpack_dual(each) for each in function(*duals)]  # type: ignore[no-untyped-call]
+        duals = [forward_ad.make_dual(*pair) for pair in zip(point, tangents, strict=True)]  # type: ignore[no-untyped-call]  # torch
+        unpacked = [forward_ad.unpack_dual(each) for each in function(*duals)]  # type: ignore[no-untyped-call]  # torch
         return tuple(torch.zeros_like(each.primal) if each.tangent is None else each.tangent for each in unpacked)
 
 

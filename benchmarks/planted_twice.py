@@ -130,7 +130,7 @@ def plant_all(detection: Detection, dtype: str, scenario: Scenario) -> None:
     detection.scenarios["used"] += 1
     rival = double.torch_verdict(scenario.nondet_tol) == "pass"
     for kind in double.kinds:
-        if kind.needs_complex and not any(each.is_complex() for each in plain.tensors):  # type: ignore[union-attr]
+        if kind.needs_complex and not any(each.is_complex() for each in plain.tensors):  # type: ignore[union-attr]  # not None here
             continue
         wrong = Double(double.plain, double.gradient.corrupted(kind, victim))
         size = effect(right, wrong.gradient.gradients(scenario.number))

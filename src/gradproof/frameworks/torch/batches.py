@@ -163,7 +163,7 @@ def _displaced(point: Tensor, steps: Tensor, t: float) -> Tensor:
 def _vmapped(function: Callable[..., Any], stacks: Sequence[Tensor]) -> Sequence[Tensor]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a slow batching rule is nothing to warn a user of
-        return torch.func.vmap(function, randomness="same")(*stacks)  # type: ignore[no-any-return]
+        return torch.func.vmap(function, randomness="same")(*stacks)  # type: ignore[no-any-return]  # it wraps a function of ours
 
 
 def _rows(space: Space, tensors: Sequence[Tensor], count: int) -> Tensor:

@@ -14,7 +14,9 @@ from torch.autograd import forward_ad
 Function = Callable[[Sequence[Tensor]], Sequence[Tensor]]
 
 
-def push(function: Function, primals: Sequence[Tensor], tangents: Sequence[Tensor], nested: bool) -> list[Tensor]:
+def push(
+    function: Function, primals: Sequence[Tensor], tangents: Sequence[Tensor], *, nested: bool = False
+) -> list[Tensor]:
     """The tangents of a function's results; zeros for a result that carries none.
 
     Torch's dual numbers have one level, so a function that makes some itself is pushed by `torch.func.jvp`, which nests
@@ -23,7 +25,7 @@ def push(function: Function, primals: Sequence[Tensor], tangents: Sequence[Tenso
     _prepare()
     if not nested:
         try:
-            return _pushed(function, primals, tangents)
+            return push_level(function, primals, tangents)
         except RuntimeError as error:
             if "Nested forward mode" not in str(error):
                 raise
@@ -31,10 +33,18 @@ def push(function: Function, primals: Sequence[Tensor], tangents: Sequence[Tenso
         return list(torch.func.jvp(lambda *values: tuple(function(values)), tuple(primals), tuple(tangents))[1])
 
 
-def _pushed(function: Function, primals: Sequence[Tensor], tangents: Sequence[Tensor]) -> list[Tensor]:
+def push_level(function: Function, primals: Sequence[Tensor], tangents: Sequence[Tensor | None]) -> list[Tensor]:
+    """The same through torch's one level of dual numbers; a primal whose tangent is None is passed as it is."""
+    _prepare()
     with torch.enable_grad(), forward_ad.dual_level():
-        duals = [forward_ad.make_dual(*pair) for pair in zip(primals, tangents, strict=True)]  # type: ignore[no-untyped-call]
-        return [_tangent(result) for result in function(duals)]
+        return [_tangent(result) for result in function([_dual(*pair) for pair in zip(primals, tangents, strict=True)])]
+
+
+def _dual(primal: Tensor, tangent: Tensor | None) -> Tensor:
+    if tangent is None:
+        return primal
+    dual: Tensor = forward_ad.make_dual(primal, tangent)  # type: ignore[no-untyped-call]  # torch's own
+    return dual
 
 
 def level_is_open() -> bool:

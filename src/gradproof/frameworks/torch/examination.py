@@ -33,7 +33,7 @@ class Examination:
         self.subject, self.options, self.seed, self.progress = subject, options, seed, progress
         self.incoming = incoming or Incoming()
         self.notes: list[str] = []
-        self.derivatives: list[str] = []
+        self.derivatives: dict[str, None] = {}
 
     def judgement(self) -> Judgement:
         """What all answers add up to."""
@@ -92,7 +92,6 @@ class Examination:
             again = self._judged(derivative(self.subject, inner, self.incoming, functionally=True), outer, label)
         except Exception:  # not every function can be pushed that way
             return found
-        self.derivatives.pop()
         if _raised(again):
             return found
         note = f"{label}: by torch.func.jvp; through dual numbers torch said: {found.findings[0].message}"
@@ -114,7 +113,7 @@ class Examination:
 
     def _judged(self, subject: TorchSubject, mode: str, label: str) -> Judgement:
         """One derivative judged; in low precision by the same function in double precision, where there is one."""
-        self.derivatives.append(label)
+        self.derivatives[label] = None
         options, seed = self.options, self.seed
         ask = partial(judge_fully, progress=self.progress) if options.coverage == "full" else judge
         wide = subject.widened() if subject.precision > DOUBLE and options.step is None else None

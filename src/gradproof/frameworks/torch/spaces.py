@@ -203,6 +203,14 @@ def replica(tensor: Tensor) -> Tensor:
     return memory.as_strided(tensor.shape, tensor.stride(), 0)
 
 
+def same_numbers(before: Tensor, after: Tensor) -> bool:
+    """Whether two tensors are of one form and hold the same numbers, NaN where NaN."""
+    if before.shape != after.shape or before.dtype != after.dtype:
+        return False
+    before, after = as_real(before.detach()), as_real(after.detach())
+    return torch.equal(before, after) or bool(((before == after) | ((before != before) & (after != after))).all())
+
+
 def fills_its_storage(tensor: Tensor) -> bool:
     """Whether the memory holds the tensor's entries in order, and nothing else."""
     return (

@@ -240,7 +240,7 @@ class TorchSubject:
         evaluations = self.tally.evaluations
         try:
             function = partial(self.results_of, rest=self.caller.copies())
-            tangents = push(function, self._moved(place), self.inputs.tensors(direction), self.call.nested)
+            tangents = push(function, self._moved(place), self.inputs.tensors(direction), nested=self.call.nested)
         except Exception as error:
             absent = _is_absent(error) or self.call.nested  # torch cannot nest every function
             raise DerivativeError(f"{type(error).__name__}: {error}", absent=absent) from error

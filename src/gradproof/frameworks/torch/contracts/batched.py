@@ -30,7 +30,7 @@ def batched(subject: TorchSubject, terms: Terms) -> Outcome:
             gradient,
             precision=subject.gradient_precision,
             more=terms.nondet_tol,
-            noise=lambda u=cotangent, image=expected: noise_of_pullback(subject, u, image),  # type: ignore[misc]
+            noise=lambda u=cotangent, image=expected: noise_of_pullback(subject, u, image),  # type: ignore[misc]  # by default values
         )
         if worst is not None:
             place = subject.inputs.locate(worst.coordinate)

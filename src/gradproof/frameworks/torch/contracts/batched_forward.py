@@ -33,7 +33,7 @@ def batched_forward(subject: TorchSubject, terms: Terms) -> Outcome:
             tangent,
             precision=subject.precision,
             more=terms.nondet_tol,
-            noise=lambda v=direction, image=expected: noise_of_pushforward(subject, v, image),  # type: ignore[misc]
+            noise=lambda v=direction, image=expected: noise_of_pushforward(subject, v, image),  # type: ignore[misc]  # by default
         )
         if worst is not None:
             place = subject.outputs.locate(worst.coordinate)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradproof.frameworks.torch.spaces import as_real
 from gradproof.frameworks.torch.subject import TorchSubject
 
 ROUNDINGS = 64.0  # units of rounding in the largest entry: sums are added up in another order, kernels differ
@@ -73,14 +72,6 @@ def noise_of_pushforward(subject: TorchSubject, direction: Tensor, tangent: Tens
 def _small_steps(subject: TorchSubject) -> list[Tensor]:
     """Directions in which every input moves by a few units of rounding."""
     return [subject.direction(seed, STEP * subject.precision, False) for seed in range(3)]
-
-
-def same(before: Tensor, after: Tensor) -> bool:
-    """Whether two tensors of one form hold the same numbers, NaN where NaN."""
-    if before.shape != after.shape or before.dtype != after.dtype:
-        return False
-    before, after = as_real(before), as_real(after)
-    return torch.equal(before, after) or bool(((before == after) | ((before != before) & (after != after))).all())
 
 
 def largest(vector: Tensor) -> float:

@@ -9,9 +9,8 @@ from torch import Tensor
 
 from gradproof.frameworks.torch.calling import LARGE
 from gradproof.frameworks.torch.contracts.asking import custom_nodes, function_name, gradients, saved_by
-from gradproof.frameworks.torch.contracts.comparing import same
 from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken
-from gradproof.frameworks.torch.spaces import replica
+from gradproof.frameworks.torch.spaces import replica, same_numbers
 from gradproof.frameworks.torch.subject import TorchSubject
 
 ADVICE = "Others still read it: compute out of place, or clone it first."
@@ -31,7 +30,7 @@ class Watch:
     def disturbed(self) -> str | None:
         """The words for the first tensor that is not what it was."""
         for words, tensor, version, copy in self._seen:
-            if tensor._version != version or not same(copy, tensor.detach()):
+            if tensor._version != version or not same_numbers(copy, tensor):
                 return words
         return None
 
@@ -105,6 +104,6 @@ def _made_anew(subject: TorchSubject) -> tuple[list[Tensor], list[Tensor], tuple
         ".data, NumPy or a kernel of its own)."
         for node, tensor in saved_by(custom_nodes(results))
         if (copy := copies.get(tensor.data_ptr())) is not None
-        if copy.shape == tensor.shape and not same(copy, tensor.detach())
+        if copy.shape == tensor.shape and not same_numbers(copy, tensor)
     ]
     return leaves, results, tuple(overwritten[:1])
