@@ -50,11 +50,21 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """What a mistake looks like: its name, in a sentence, how well it fits (0 to 1), and what to look at."""
+
+    name: str
+    message: str
+    fit: float
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One thing that is wrong: what, where, how wrong, and what to look at.
 
     `mode` is the derivative that is wrong: "reverse", "forward", or at order two a nesting such as "forward over
-    reverse"; of a contract the mode that it belongs to.
+    reverse"; of a contract the mode that it belongs to. `diagnoses` say what it looks like, the likeliest first.
     """
 
     kind: str
@@ -63,6 +73,7 @@ class Finding:
     entries: tuple[Entry, ...] = ()
     advice: str = ""
     mode: str = "reverse"
+    diagnoses: tuple[Diagnosis, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
