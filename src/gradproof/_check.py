@@ -88,14 +88,16 @@ def assert_gradients(func: Callable[..., Any], inputs: Any, **options: Any) -> N
 
 def examine(func: Callable[..., Any], inputs: Any, *, wrt: Any, options: Options, incoming: Any = None) -> Report:
     """The way from a function to a report, for options that are already valid."""
+    from gradproof.frameworks.torch.charts import Semantics
     from gradproof.frameworks.torch.examination import Examination
     from gradproof.frameworks.torch.subject import TorchSubject, differentiating
 
     began = time.perf_counter()
     seed = options.chosen_seed()
+    semantics = Semantics(masked=bool(options.masked), complete=options.coverage == "full", seed=seed)
     with (
         differentiating(),
-        TorchSubject.of(func, inputs, wrt) as subject,
+        TorchSubject.of(func, inputs, wrt, semantics) as subject,
         Bar(f"every entry of {subject.name}", options.progress) as bar,
     ):
         examination = Examination(subject, options, seed, incoming, bar)

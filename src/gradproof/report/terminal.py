@@ -104,7 +104,7 @@ def _render_finding(finding: Finding, console: Console, shown: int) -> None:
 
 def _row(finding: Finding, entry: Entry) -> tuple[str, str, str, str, str]:
     index = f"[{', '.join(map(str, entry.index))}]" if entry.index else ""
-    part = f".{entry.part}" if entry.part else ""
+    part = (f".{entry.part}" if entry.part else "") + (" (not stored)" if entry.stored is False else "")
     outputs = "a random combination of outputs" if entry.output is None else str(entry.output)
     also = "".join(f", {place}" for place in entry.also)
     return (
