@@ -43,6 +43,14 @@ class Grid:
         return self.block + self.dense
 
     @property
+    def whole(self) -> tuple[int, ...]:
+        """Of the whole tensor."""
+        sparse = self.sparse
+        if self.block:
+            sparse = tuple(length * size for length, size in zip(sparse, self.block, strict=True))
+        return self.batch + sparse + self.dense
+
+    @property
     def cells(self) -> int:
         """How many there are, stored or not."""
         return math.prod(self.shape)
@@ -156,32 +164,36 @@ def keys_of(indices: tuple[Tensor, ...], grid: Grid, layout: torch.layout) -> Te
 
 
 def on_cells(like: Tensor, keys: Tensor) -> Tensor:
-    """Zeros stored in these cells, each once, in the layout, dtype and kind of index of another tensor.
+    """Zeros stored in these cells, each once, in the layout, dtype and kind of index of another tensor."""
+    return zeros_on(keys, grid_of(like), like.layout, like.dtype, index=index_tensors(like)[0].dtype)
+
+
+def zeros_on(
+    keys: Tensor, grid: Grid, layout: torch.layout, dtype: torch.dtype, *, index: torch.dtype = torch.int64
+) -> Tensor:
+    """Zeros stored in these cells of a grid, each once.
 
     A batched compressed tensor stores as many in every batch: where there are fewer, cells are added.
     """
-    grid, index = grid_of(like), index_tensors(like)[0].dtype
-    if like.layout == torch.sparse_coo:
+    if layout == torch.sparse_coo:
         keys = keys.sort().values
         indices = torch.stack(torch.unravel_index(keys, grid.shape)) if grid.shape else keys.new_zeros((0, len(keys)))
-        values = torch.zeros((len(keys), *grid.dense), dtype=like.dtype, device=like.device)
-        return torch.sparse_coo_tensor(indices, values, like.shape, is_coalesced=True, check_invariants=False)
+        values = torch.zeros((len(keys), *grid.dense), dtype=dtype, device=keys.device)
+        return torch.sparse_coo_tensor(indices, values, grid.whole, is_coalesced=True, check_invariants=False)
     rows, columns = grid.sparse
     batches, area = math.prod(grid.batch), rows * columns
     if grid.batch:
         keys = _evened(keys, batches, area)
-    if like.layout in BY_COLUMN:
+    if layout in BY_COLUMN:
         row, column = keys % area // columns, keys % columns
         keys = keys // area * area + column * rows + row
-    lines, width = (rows, columns) if like.layout in BY_ROW else (columns, rows)
+    lines, width = (rows, columns) if layout in BY_ROW else (columns, rows)
     keys = keys.sort().values
     counts = torch.bincount(keys // max(1, width), minlength=batches * lines).reshape(*grid.batch, lines)
-    compressed = torch.nn.functional.pad(counts.cumsum(-1), (1, 0))
-    plain = (keys % max(1, width)).reshape(*grid.batch, -1) if grid.batch else keys % max(1, width)
-    values = torch.zeros((*plain.shape, *grid.payload), dtype=like.dtype, device=like.device)
-    return torch.sparse_compressed_tensor(
-        compressed.to(index), plain.to(index), values, like.shape, layout=like.layout, check_invariants=False
-    )
+    compressed = torch.nn.functional.pad(counts.cumsum(-1), (1, 0)).to(index)
+    plain = (keys % max(1, width)).reshape(*grid.batch, len(keys) // max(1, batches)).to(index)
+    values = torch.zeros((*plain.shape, *grid.payload), dtype=dtype, device=keys.device)
+    return torch.sparse_compressed_tensor(compressed, plain, values, grid.whole, layout=layout, check_invariants=False)
 
 
 def _evened(keys: Tensor, batches: int, area: int) -> Tensor:
