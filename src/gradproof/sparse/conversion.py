@@ -19,10 +19,12 @@ from gradproof.frameworks.torch.charts.sampling import extended
 from gradproof.frameworks.torch.faults import fault_of
 from gradproof.frameworks.torch.layouts import (
     BLOCKED,
+    BY_COLUMN,
     COMPRESSED,
     SPARSE,
     Grid,
     grid_of,
+    keys_of,
     name_of,
     on_cells,
     stored_values,
@@ -59,7 +61,7 @@ def unpack(tensor: Tensor, *, masked: bool, seed: int = 0) -> tuple[Tensor, Form
         tensor = tensor.coalesce()
     template = tensor.detach()
     if not masked:
-        template = extended(template, Semantics(seed=seed))
+        template, _ = extended(template, Semantics(seed=seed))
     return _read(tensor, template), Form(template, masked)
 
 
@@ -114,7 +116,7 @@ def convert(tensor: Tensor, layout: torch.layout, *, blocksize: tuple[int, int] 
     else:
         if tensor.layout == torch.sparse_coo and not tensor.is_coalesced():
             tensor = tensor.coalesce()
-        entries = entry_keys(Cells(tensor).keys, grid_of(tensor)).reshape(-1)
+        entries = entry_keys(keys_of(tensor), grid_of(tensor)).reshape(-1)
     template = zeros_on(_cells_around(entries, grid), grid, layout, tensor.dtype)
     return _put(_read(tensor, template), template)
 
@@ -172,19 +174,24 @@ def _put(values: Tensor, template: Tensor) -> Tensor:
 
 def _around(tensor: Tensor, template: Tensor) -> Tensor:
     """The cells of a tensor's grid that hold the entries of a template."""
-    grid, cells = grid_of(tensor), Cells(template)
-    return cells.keys if grid == cells.grid else _cells_around(entry_keys(cells.keys, cells.grid).reshape(-1), grid)
+    grid, keys = grid_of(tensor), keys_of(template)
+    if grid == grid_of(template):
+        return keys
+    return _cells_around(entry_keys(keys, grid_of(template)).reshape(-1), grid)
 
 
 def _cells_around(entries: Tensor, grid: Grid) -> Tensor:
     """The cells that hold some entries, these being numbered row by row over the whole tensor."""
     if not grid.shape:
         return entries.new_zeros(min(1, len(entries)))
-    places = torch.unravel_index(entries, grid.whole)[: len(grid.shape)]
+    places = list(torch.unravel_index(entries, grid.whole)[: len(grid.shape)])
     spans = (*(1,) * len(grid.batch), *(grid.block or (1,) * len(grid.sparse)))
+    places = [place // span for place, span in zip(places, spans, strict=True)]
+    if grid.by_column:
+        places[-2:] = reversed(places[-2:])
     key = torch.zeros_like(entries)
-    for length, span, place in zip(grid.shape, spans, places, strict=True):
-        key = key * length + place // span
+    for length, place in zip(grid.counted, places, strict=True):
+        key = key * length + place
     distinct: Tensor = torch.unique(key)
     return distinct
 
@@ -208,11 +215,11 @@ def _grid(tensor: Tensor, layout: torch.layout, blocksize: tuple[int, int] | Non
         )
     batch, sparse = leading[:-2], leading[-2:]
     if blocksize is None:
-        return Grid(batch, sparse, (), trailing)
+        return Grid(batch, sparse, (), trailing, layout in BY_COLUMN)
     if any(size < 1 or length % size for length, size in zip(sparse, blocksize, strict=True)):
         raise InputError(f"Blocks of {blocksize} do not tile the {sparse} of this tensor: choose divisors.")
     tiles = tuple(length // size for length, size in zip(sparse, blocksize, strict=True))
-    return Grid(batch, tiles, tuple(blocksize), trailing)
+    return Grid(batch, tiles, tuple(blocksize), trailing, layout in BY_COLUMN)
 
 
 def _refuse_strided(tensor: Tensor, action: str, role: str = "tensor") -> None:

@@ -1,13 +1,14 @@
 """What a sparse tensor stores, in each of the five layouts.
 
 A sparse tensor is a grid of which some cells are stored, each with a payload: one number, a block, or a dense
-remainder. A cell has a key, its number on the grid counted row by row, so that cells of tensors of different layouts
-can be compared. Nothing here is ever as large as the grid.
+remainder. A cell has a key, its number on the grid in the order in which the layout stores cells, so that the keys of a
+well-formed tensor rise. Nothing here is ever as large as the grid.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -21,21 +22,28 @@ BLOCKED = (torch.sparse_bsr, torch.sparse_bsc)
 COMPRESSED = BY_ROW + BY_COLUMN
 SPARSE = (torch.sparse_coo, *COMPRESSED)
 NUMBERED = 2**62  # cells that can be numbered
+PIECE = 1 << 20  # cells that are numbered at a time
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """The cells of a sparse tensor, and the shape of what each holds."""
+    """The cells of a sparse tensor, the shape of what each holds, and whether they are counted column by column."""
 
     batch: tuple[int, ...]
     sparse: tuple[int, ...]
     block: tuple[int, ...]
     dense: tuple[int, ...]
+    by_column: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Of the grid."""
         return self.batch + self.sparse
+
+    @property
+    def counted(self) -> tuple[int, ...]:
+        """The same in the order in which cells are counted."""
+        return self.batch + (self.sparse[::-1] if self.by_column else self.sparse)
 
     @property
     def payload(self) -> tuple[int, ...]:
@@ -55,13 +63,22 @@ class Grid:
         """How many there are, stored or not."""
         return math.prod(self.shape)
 
+    def places(self, keys: Tensor) -> tuple[Tensor, ...]:
+        """Where on the grid some cells lie, a tensor for each dimension."""
+        if not self.shape:
+            return ()
+        found = tuple(torch.unravel_index(keys, self.counted))
+        return (*found[:-2], found[-1], found[-2]) if self.by_column else found
+
     def index(self, key: int, offset: int) -> tuple[int, ...]:
         """The index, in the whole tensor, of the entry at an offset in the payload of a cell.
 
         >>> Grid((), (2, 3), (10, 10), ()).index(4, 25)
         (12, 15)
         """
-        cell, inside = unravelled(key, self.shape), unravelled(offset, self.payload)
+        cell, inside = unravelled(key, self.counted), unravelled(offset, self.payload)
+        if self.by_column:
+            cell = (*cell[:-2], cell[-1], cell[-2])
         within, dense = inside[: len(self.block)], inside[len(self.block) :]
         if self.block:
             corner = (place * length for place, length in zip(cell[-2:], self.block, strict=True))
@@ -130,37 +147,55 @@ def grid_of(tensor: Tensor) -> Grid:
     sparse = shape[leading : leading + 2]
     if block:
         sparse = tuple(length // size for length, size in zip(sparse, block, strict=True))
-    return Grid(shape[:leading], sparse, block, shape[leading + 2 :])
+    return Grid(shape[:leading], sparse, block, shape[leading + 2 :], tensor.layout in BY_COLUMN)
 
 
-def cells_of(tensor: Tensor) -> tuple[Tensor, Tensor]:
-    """The keys of the stored cells, in the order in which they are stored, and their values, one row a cell."""
+def keys_of(tensor: Tensor) -> Tensor:
+    """The keys of all stored cells, in the order in which they are stored."""
+    found = [keys for _, keys in key_pieces(tensor)]
+    return found[0] if len(found) == 1 else torch.cat(found)
+
+
+def key_pieces(tensor: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """The same a piece at a time, each with its range among the stored cells."""
     grid = grid_of(tensor)
     if grid.cells >= NUMBERED:
         raise InputError(
             f"A sparse tensor of shape {tuple(tensor.shape)} has more cells than can be numbered. "
             "Pass one whose sparse dimensions multiply to less than 2**62."
         )
-    values = stored_values(tensor).reshape(-1, *grid.payload)
-    return keys_of(index_tensors(tensor), grid, tensor.layout), values
+    pieces = _coordinate_pieces if tensor.layout == torch.sparse_coo else _compressed_pieces
+    return pieces(tensor, grid)
 
 
-def keys_of(indices: tuple[Tensor, ...], grid: Grid, layout: torch.layout) -> Tensor:
-    """The numbers of the cells that some index tensors mean."""
-    if layout == torch.sparse_coo:
-        key = indices[0].new_zeros(indices[0].shape[1])
-        for length, positions in zip(grid.shape, indices[0], strict=True):
-            key = key.mul_(length).add_(positions)
-        return key
-    compressed, plain = (index.long() for index in indices)
-    batches = math.prod(grid.batch)
-    counts = compressed.diff(dim=-1).reshape(-1)
-    lines = counts.numel() // max(1, batches)
-    major = torch.arange(counts.numel(), device=plain.device).repeat_interleave(counts)  # batch and line in one number
-    if layout in BY_ROW:
-        return major.mul_(grid.sparse[1]).add_(plain.reshape(-1))
-    batch, line = (major // max(1, lines), major % max(1, lines))
-    return batch.mul_(grid.sparse[0]).add_(plain.reshape(-1)).mul_(grid.sparse[1]).add_(line)
+def _coordinate_pieces(tensor: Tensor, grid: Grid) -> Iterator[tuple[slice, Tensor]]:
+    indices = tensor._indices()
+    stored = indices.shape[1]
+    for start in range(0, max(1, stored), PIECE):
+        where = slice(start, min(start + PIECE, stored))
+        keys = torch.zeros(where.stop - where.start, dtype=torch.int64, device=indices.device)
+        for length, positions in zip(grid.shape, indices, strict=True):
+            keys = keys.mul_(length).add_(positions[where])
+        yield where, keys
+
+
+def _compressed_pieces(tensor: Tensor, grid: Grid) -> Iterator[tuple[slice, Tensor]]:
+    """Whole lines, so that each piece's lines are known."""
+    compressed, plain = index_tensors(tensor)
+    counts, plain = compressed.diff(dim=-1).reshape(-1), plain.reshape(-1)
+    edges = torch.nn.functional.pad(counts.cumsum(0), (1, 0))
+    line, lines, start = 0, len(counts), 0
+    while True:
+        wanted = torch.tensor(start + PIECE, dtype=edges.dtype, device=edges.device)
+        last = lines if len(plain) - start <= PIECE else max(line + 1, int(torch.searchsorted(edges, wanted)) - 1)
+        stop = int(edges[last])
+        major = torch.arange(line, last, device=plain.device).repeat_interleave(
+            counts[line:last], output_size=stop - start
+        )
+        yield slice(start, stop), major.mul_(grid.counted[-1]).add_(plain[start:stop])
+        line, start = last, stop
+        if line >= lines:
+            return
 
 
 def on_cells(like: Tensor, keys: Tensor) -> Tensor:
@@ -176,24 +211,30 @@ def zeros_on(
     A batched compressed tensor stores as many in every batch: where there are fewer, cells are added.
     """
     if layout == torch.sparse_coo:
-        keys = keys.sort().values
-        indices = torch.stack(torch.unravel_index(keys, grid.shape)) if grid.shape else keys.new_zeros((0, len(keys)))
+        keys = risen(keys)
+        indices = torch.stack(grid.places(keys)) if grid.shape else keys.new_zeros((0, len(keys)))
         values = torch.zeros((len(keys), *grid.dense), dtype=dtype, device=keys.device)
         return torch.sparse_coo_tensor(indices, values, grid.whole, is_coalesced=True, check_invariants=False)
-    rows, columns = grid.sparse
-    batches, area = math.prod(grid.batch), rows * columns
+    lines, width = grid.counted[-2:]
+    batches = math.prod(grid.batch)
     if grid.batch:
-        keys = _evened(keys, batches, area)
-    if layout in BY_COLUMN:
-        row, column = keys % area // columns, keys % columns
-        keys = keys // area * area + column * rows + row
-    lines, width = (rows, columns) if layout in BY_ROW else (columns, rows)
-    keys = keys.sort().values
+        keys = _evened(keys, batches, lines * width)
+    keys = risen(keys)
     counts = torch.bincount(keys // max(1, width), minlength=batches * lines).reshape(*grid.batch, lines)
     compressed = torch.nn.functional.pad(counts.cumsum(-1), (1, 0)).to(index)
     plain = (keys % max(1, width)).reshape(*grid.batch, len(keys) // max(1, batches)).to(index)
     values = torch.zeros((*plain.shape, *grid.payload), dtype=dtype, device=keys.device)
     return torch.sparse_compressed_tensor(compressed, plain, values, grid.whole, layout=layout, check_invariants=False)
+
+
+def rises(keys: Tensor) -> bool:
+    """Whether keys come in order, none twice."""
+    return len(keys) < 2 or bool((keys[1:] > keys[:-1]).all())
+
+
+def risen(keys: Tensor) -> Tensor:
+    """The same keys in order."""
+    return keys if rises(keys) else keys.sort().values
 
 
 def _evened(keys: Tensor, batches: int, area: int) -> Tensor:

@@ -14,6 +14,7 @@ from torch.masked import MaskedTensor, masked_tensor
 
 from gradproof.frameworks.torch.layouts import SPARSE, index_tensors, stored_values, with_values
 
+LARGE = 1 << 16  # entries from which on indices are not copied along with their values: no one writes to them
 SURROUNDINGS = 1 << 16  # entries of a view's base that are copied along with it
 
 
@@ -76,7 +77,10 @@ def replica(tensor: Tensor) -> Tensor:
     """
     tensor = tensor.detach()
     if not is_plain(tensor):
-        return recomposed(tensor, [component.clone() for component in components(tensor)])
+        *indices, values = components(tensor)
+        if values.numel() < LARGE:
+            indices = [index.clone() for index in indices]
+        return recomposed(tensor, [*indices, values.clone()])
     if fills_its_storage(tensor):
         return tensor.clone()
     surroundings = tensor.untyped_storage().nbytes() // tensor.element_size()

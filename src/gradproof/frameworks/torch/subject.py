@@ -122,7 +122,7 @@ class TorchSubject:
         self.outputs = self._observed()
         self.centre = self.outputs.coordinates(self.results)
         self._size = self._largest_value()
-        self.storages = memory_of(self.results)
+        self.storages = memory_of(self.results) if self.outputs.plain else set()
         self.precision = max(self.inputs.precision, self.outputs.precision)
         self.gradient_precision = self.precision
         self.largest = self.inputs.largest
@@ -228,6 +228,8 @@ class TorchSubject:
             )
             return torch.full_like(self.centre, torch.nan)
         values = self.outputs.coordinates(results)
+        if not self.outputs.plain:
+            return values  # a copy
         storages = memory_of(results)
         if not storages.isdisjoint(self.storages) or not storages.isdisjoint(self._again):
             return self._from_shared_memory(values)

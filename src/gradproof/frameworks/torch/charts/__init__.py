@@ -32,7 +32,7 @@ def chart_of(path: str, point: Tensor, semantics: Semantics) -> Chart:
     if not is_sparse(point):
         return Strided(point)
     _refuse_malformed(path, point)
-    return Stored(point) if semantics.masked else Stored(extended(point, semantics), point)
+    return Stored(point) if semantics.masked else Stored(*extended(point, semantics))
 
 
 def observed(path: str, values: list[Tensor]) -> Chart:

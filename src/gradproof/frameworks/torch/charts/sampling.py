@@ -6,31 +6,45 @@ import torch
 from torch import Tensor
 
 from gradproof.frameworks.torch.charts.chart import Semantics
-from gradproof.frameworks.torch.layouts import on_cells, stored_values, with_values
-from gradproof.frameworks.torch.patterns import Cells
+from gradproof.frameworks.torch.layouts import Grid, grid_of, keys_of, on_cells, stored_values
+from gradproof.frameworks.torch.patterns import is_distinct, merge
 
 ALL = 4096  # cells that are not stored, up to which every one is probed
 LEAST = 512  # probed where there are more: an error in one of a hundred is then missed once in 170 checks
 
 
-def extended(point: Tensor, semantics: Semantics) -> Tensor:
-    """The point's pattern, and some or all of the cells that it does not store, drawn so that every line is visited."""
-    cells = Cells(point)
-    keys, free = cells.keys, cells.grid.cells - len(torch.unique(cells.keys))
-    if free <= ALL or semantics.complete:
-        every = torch.arange(cells.grid.cells, device=keys.device)
-        extra = every[~torch.isin(every, keys)]
-    else:
-        count = min(free // 2, max(LEAST, min(len(keys), 2 * max(cells.grid.shape))))
-        extra = _scattered(cells.grid.shape, count, semantics.seed).to(keys.device)
-        extra = extra[~torch.isin(extra, keys)]
-    if point.layout == torch.sparse_coo and not point.is_coalesced():
-        zeros = stored_values(on_cells(point, extra))
-        indices = torch.cat([point._indices(), torch.stack(torch.unravel_index(extra, cells.grid.shape))], 1)
-        values = torch.cat([stored_values(point), zeros])
-        return torch.sparse_coo_tensor(indices, values, point.shape, is_coalesced=False, check_invariants=False)
-    template = on_cells(point, torch.cat([keys, extra]))
-    return with_values(template, Cells(template).read(point).reshape(stored_values(template).shape))
+def extended(point: Tensor, semantics: Semantics) -> tuple[Tensor, Tensor]:
+    """The point with zeros stored in some or all of the cells that it does not store; and which cells it does."""
+    if not is_distinct(point):
+        return _appended(point, semantics)
+    keys = keys_of(point)
+    both = merge(keys, _free(grid_of(point), len(keys), semantics).to(keys.device))
+    template = on_cells(point, both.keys)
+    values = stored_values(template).reshape(-1, *grid_of(point).payload)
+    own = both.own if len(values) == len(both.own) else torch.isin(keys_of(template), keys)  # batches were evened
+    values[own] = stored_values(point).reshape(-1, *grid_of(point).payload)
+    return template, own
+
+
+def _appended(point: Tensor, semantics: Semantics) -> tuple[Tensor, Tensor]:
+    """The same for duplicates, which stay as they are."""
+    grid, keys = grid_of(point), keys_of(point)
+    others = _free(grid, len(keys), semantics).to(keys.device)
+    others = others[~torch.isin(others, keys)]
+    indices = torch.cat([point._indices(), torch.stack(grid.places(others))], 1)
+    zeros = torch.zeros((len(others), *grid.payload), dtype=point.dtype, device=point.device)
+    values = torch.cat([stored_values(point), zeros])
+    template = torch.sparse_coo_tensor(indices, values, point.shape, is_coalesced=False, check_invariants=False)
+    return template, torch.arange(len(values), device=keys.device) < len(keys)
+
+
+def _free(grid: Grid, stored: int, semantics: Semantics) -> Tensor:
+    """Rising keys of cells to probe beside the stored ones; a few of them may be stored."""
+    if semantics.complete or grid.cells - stored <= ALL:
+        return torch.arange(grid.cells, device="cpu")
+    longest = max(grid.shape)
+    count = min((grid.cells - stored) // 2, max(LEAST, min(stored, 2 * longest)))
+    return _scattered(grid.counted, count, semantics.seed)
 
 
 def _scattered(shape: tuple[int, ...], count: int, seed: int) -> Tensor:

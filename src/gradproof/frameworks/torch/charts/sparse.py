@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gradproof.frameworks.torch.charts.chart import added, alike, shaped
-from gradproof.frameworks.torch.layouts import cells_of, name_of, stored_values, with_values
+from gradproof.frameworks.torch.layouts import name_of, stored_values, with_values
 from gradproof.frameworks.torch.makeup import as_real, replica
 from gradproof.frameworks.torch.patterns import Cells
 
@@ -19,13 +19,12 @@ class Stored:
     """The entries of a sparse input that a template stores.
 
     Under masked semantics the template is the point itself. Under full semantics it stores zeros beside what the point
-    stores, which is then given as well.
+    stores, and `own` says which cells are the point's.
     """
 
-    def __init__(self, template: Tensor, point: Tensor | None = None) -> None:
-        self.shape, self._cells, self._masked = tuple(template.shape), Cells(template), point is None
-        self._origin = stored_values(template)
-        self._own = None if point is None else torch.isin(self._cells.keys, cells_of(point)[0])
+    def __init__(self, template: Tensor, own: Tensor | None = None) -> None:
+        self.shape, self._cells, self._masked = tuple(template.shape), Cells(template), own is None
+        self._origin, self._own = stored_values(template), own
         self._unread, self._strided = 0, False
         self.size = self._origin.numel() * (2 if self._origin.is_complex() else 1)
 
