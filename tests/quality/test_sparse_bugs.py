@@ -109,12 +109,9 @@ def test_one_wrong_entry_that_is_not_stored_is_named_under_full_semantics(name, 
     assert "(not stored)" in str(report)
 
 
-FORGOTTEN = pytest.mark.xfail(reason="the note is lost when the last gradient that is read is zero there")
-
-
 @pytest.mark.parametrize(
     ("name", "output", "coverage"),
-    [pytest.param(*form, marks=FORGOTTEN if form == ("hybrid COO", DENSE, "full") else ()) for form in FORMS],
+    FORMS,
 )
 def test_a_gradient_outside_the_mask_is_ignored_under_masked_semantics_with_a_note(name, output, coverage):
     wrong_there = scaled([place_outside(name)], 7.0, everywhere_stored)
@@ -240,12 +237,7 @@ class Doubled(torch.autograd.Function):
         return with_values(incoming, 2 * values_of(incoming))
 
 
-NO_ZEROS = pytest.mark.xfail(reason="that torch makes no zeros of the blocked layouts is held against the backward")
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=NO_ZEROS if name.startswith("BS") else ()) for name in LAYOUTS]
-)
+@pytest.mark.parametrize("name", LAYOUTS)
 def test_what_torch_cannot_make_of_an_undefined_gradient_is_not_held_against_a_backward(name):
     assert gradproof.check(Doubled.apply, point(name), masked=True, seed=0).verdict is Verdict.PASS
 
@@ -278,7 +270,6 @@ def test_the_right_gradient_of_a_large_matrix_passes_and_says_what_was_sampled(l
     assert any("of the 10,797 places where nothing is stored (masked=False)" in note for note in report.notes)
 
 
-@pytest.mark.xfail(reason="the number that stands for what is stored elsewhere is counted among the outputs")
 def test_a_sparse_output_counts_as_many_outputs_as_it_stores():
     report = check("CSR", SPARSE, on_the_pattern, masked=True)
 

@@ -117,7 +117,6 @@ def test_the_malformed_gradient_of_a_csr_relu_is_a_finding_and_the_process_lives
     assert "a CSR tensor is malformed: it has indices for" in report.findings[0].message
 
 
-@pytest.mark.xfail(reason="every contract repeats that the derivative raised")
 def test_the_malformed_gradient_of_a_csr_relu_is_said_once():
     report = gradproof.check(lambda s: torch.relu(s).to_dense(masked_grad=False), point("CSR"), coverage="full", seed=0)
 
@@ -330,7 +329,6 @@ class Pushed(torch.autograd.Function):
         return tangent * 2
 
 
-@pytest.mark.xfail(reason="that torch pushes no tangent of a sparse tensor is held against a Function with a jvp")
 @pytest.mark.parametrize("name", ["COO", "CSR"])
 def test_that_torch_pushes_no_sparse_tangent_is_not_held_against_a_function_with_a_jvp(name):
     report = gradproof.check(Pushed.apply, point(name), masked=True, seed=0)
@@ -391,7 +389,6 @@ def test_a_masked_sum_that_torch_cuts_from_the_graph_is_found(layout):
     assert [finding.kind for finding in report.findings] == ["detached"]
 
 
-@pytest.mark.xfail(reason="of a masked tensor, too, it is said that every entry is an input")
 @pytest.mark.filterwarnings("ignore::UserWarning")  # torch's, of what masked tensors are made of
 def test_of_a_masked_tensor_it_is_not_said_that_every_entry_is_an_input():
     report = gradproof.check(lambda x: x.sum(), masked("CSR"), seed=0)

@@ -19,6 +19,7 @@ from gradproof.frameworks.torch.contracts.terms import broken
 from gradproof.frameworks.torch.derivatives import Incoming, derivative
 from gradproof.frameworks.torch.duals import level_is_open
 from gradproof.frameworks.torch.graph import custom_functions, differentiable_once, has_forward_rule
+from gradproof.frameworks.torch.makeup import is_plain
 from gradproof.frameworks.torch.subject import TorchSubject
 
 MISSING = "not differentiable"  # the first words of what is said where torch has no derivative
@@ -143,8 +144,9 @@ class Examination:
         """The judgement, with the contracts of this mode that are broken."""
         wanted = CONTRACTS if self.options.contracts is None else self.options.contracts
         chosen = [CONTRACTS[name] for name in wanted if CONTRACTS[name].mode == mode]
-        if not chosen or not subject.inputs.size or not subject.outputs.size or _raised(found):
+        if not chosen or not subject.inputs.size or not subject.outputs.size or _unanswered(found):
             return found
+        subject.forget()
         terms = Terms(seed=self.seed, nondet_tol=self.options.nondet_tol)
         findings: list[Finding] = []
         notes: list[str] = []
@@ -195,8 +197,10 @@ def _is_plain(subject: TorchSubject) -> bool:
 
 def _torch_lacks(subject: TorchSubject, mode: str, found: Judgement) -> bool:
     """Whether a derivative raised that is torch's own, of sparse or masked tensors, for which it has few."""
-    if not _raised(found) or _is_plain(subject):
+    if not _raised(found) or (_is_plain(subject) and all(is_plain(slot.tensor) for slot in subject.slots)):
         return False
+    if mode == "forward" and not subject.inputs.plain:
+        return True  # torch makes no dual numbers of them
     own = custom_functions(subject.results)
     return not (own if mode == "reverse" else [kind for kind in own if has_forward_rule(kind)])
 
@@ -242,6 +246,11 @@ def _in_sparse_words(subject: TorchSubject, found: Judgement) -> Judgement:
 def _raised(found: Judgement) -> bool:
     """Whether there is no derivative to hold to anything."""
     return any(finding.kind.endswith(("-raised", "-rule")) for finding in found.findings)
+
+
+def _unanswered(found: Judgement) -> bool:
+    """The same, or that there is one which cannot be read."""
+    return _raised(found) or any(finding.kind == "malformed-gradient" for finding in found.findings)
 
 
 def _explained(judgement: Judgement, side: str) -> Judgement:

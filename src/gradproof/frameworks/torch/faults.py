@@ -54,9 +54,14 @@ def _compressed(tensor: Tensor) -> str | None:
     if tuple(values.shape[:leading]) != tuple(plain.shape):
         return f"it has indices for {tuple(plain.shape)} entries and values for {tuple(values.shape[:leading])}"
     rows, columns = tensor.shape[leading - 1 : leading + 1]
+    payload, dense = tuple(values.shape[leading:]), tuple(tensor.shape[leading + 1 :])
     if tensor.layout in BLOCKED:
-        height, width = values.shape[leading : leading + 2]
-        rows, columns = rows // height, columns // width
+        block, payload = payload[:2], payload[2:]
+        if len(block) < 2 or 0 in block or rows % block[0] or columns % block[1]:
+            return f"it has blocks of {block}, which do not tile {rows} × {columns}"
+        rows, columns = rows // block[0], columns // block[1]
+    if payload != dense:
+        return f"it has values of shape {payload} where {dense} belongs"
     lines, length = (rows, columns) if tensor.layout in BY_ROW else (columns, rows)
     if compressed.shape[-1] != lines + 1:
         return f"it has {compressed.shape[-1]} compressed indices, where {lines + 1} belong"

@@ -150,6 +150,11 @@ def grid_of(tensor: Tensor) -> Grid:
     return Grid(shape[:leading], sparse, block, shape[leading + 2 :], tensor.layout in BY_COLUMN)
 
 
+def count_of(tensor: Tensor) -> int:
+    """How many cells are stored, duplicates counted each."""
+    return math.prod(index_tensors(tensor)[-1].shape[tensor.layout == torch.sparse_coo :])
+
+
 def keys_of(tensor: Tensor) -> Tensor:
     """The keys of all stored cells, in the order in which they are stored."""
     found = [keys for _, keys in key_pieces(tensor)]

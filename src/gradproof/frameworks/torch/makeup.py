@@ -14,7 +14,7 @@ from torch.masked import MaskedTensor, masked_tensor
 
 from gradproof.frameworks.torch.layouts import SPARSE, index_tensors, stored_values, with_values
 
-LARGE = 1 << 16  # entries from which on indices are not copied along with their values: no one writes to them
+LARGE = 1 << 16  # entries from which on indices may be shared between copies of our own
 SURROUNDINGS = 1 << 16  # entries of a view's base that are copied along with it
 
 
@@ -77,10 +77,7 @@ def replica(tensor: Tensor) -> Tensor:
     """
     tensor = tensor.detach()
     if not is_plain(tensor):
-        *indices, values = components(tensor)
-        if values.numel() < LARGE:
-            indices = [index.clone() for index in indices]
-        return recomposed(tensor, [*indices, values.clone()])
+        return recomposed(tensor, [component.clone() for component in components(tensor)])
     if fills_its_storage(tensor):
         return tensor.clone()
     surroundings = tensor.untyped_storage().nbytes() // tensor.element_size()
@@ -90,6 +87,13 @@ def replica(tensor: Tensor) -> Tensor:
     extent = 1 + sum((length - 1) * stride for length, stride in zip(tensor.shape, tensor.stride(), strict=True))
     memory = tensor.as_strided((extent,), (1,)).clone()
     return memory.as_strided(tensor.shape, tensor.stride(), 0)
+
+
+def refilled(tensor: Tensor) -> Tensor:
+    """A replica that shares the indices of a large sparse tensor."""
+    if is_sparse(tensor) and stored_values(tensor).numel() >= LARGE:
+        return with_values(tensor.detach(), stored_values(tensor).clone())
+    return replica(tensor)
 
 
 def same_numbers(before: Tensor, after: Tensor) -> bool:

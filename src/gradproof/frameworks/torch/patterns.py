@@ -14,6 +14,7 @@ from gradproof.frameworks.torch.faults import fault_of
 from gradproof.frameworks.torch.layouts import (
     COMPRESSED,
     Grid,
+    count_of,
     grid_of,
     index_tensors,
     key_pieces,
@@ -33,7 +34,7 @@ class Cells:
 
     def __init__(self, template: Tensor) -> None:
         self.template, self.grid = template.detach(), grid_of(template)
-        self.count = math.prod(stored_values(template).shape[: 1 + len(self.grid.batch)])
+        self.count = count_of(template)
         self._distinct = is_distinct(template)
         self._known: list[_Match] = []
 
@@ -43,7 +44,7 @@ class Cells:
         if tensor.layout == torch.strided:
             return self._read_strided(tensor)
         if self._distinct and same_pattern(tensor, self.template):
-            return stored_values(tensor).reshape(-1, *self.grid.payload)
+            return stored_values(tensor).reshape(self.count, *self.grid.payload)
         match = self._remembered(tensor)
         if match is None:
             if fault := fault_of(tensor):
@@ -51,7 +52,7 @@ class Cells:
             if not is_distinct(tensor):
                 return self.read(tensor.coalesce(), rest)
             match = self._matched(tensor)
-        return match.read(tensor, rest).reshape(-1, *self.grid.payload)
+        return match.read(tensor, rest).reshape(self.count, *self.grid.payload)
 
     def index(self, number: int) -> tuple[int, ...]:
         """The index of an entry, by its place among the values."""
@@ -103,6 +104,7 @@ class _Match:
     ) -> None:
         self._indices, self._kind = index_tensors(tensor), _kind(tensor)
         self._payload = grid_of(tensor).payload if alike else ()
+        self._count = len(keys)
         self._place, self._missing = place, None if bool(hit.all()) else ~hit
         unread = torch.ones(len(keys), dtype=torch.bool, device=keys.device)
         unread[place[hit] if order is None else torch.argsort(order)[place[hit]]] = False
@@ -115,7 +117,7 @@ class _Match:
         return _kind(tensor) == self._kind and _same_indices(index_tensors(tensor), self._indices)
 
     def read(self, tensor: Tensor, rest: Rest | None) -> Tensor:
-        values = stored_values(tensor).reshape(-1, *self._payload)
+        values = stored_values(tensor).reshape(self._count, *self._payload)
         if rest is not None and len(self._rest):
             rest(self._rest_keys, values[self._rest])
         if not len(values):

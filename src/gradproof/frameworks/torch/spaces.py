@@ -65,6 +65,11 @@ class Space:
         return [(part.start, part.stop) for part in self.parts]
 
     @property
+    def entries(self) -> int:
+        """The coordinates that a user would count."""
+        return self.size - sum(part.chart.hidden for part in self.parts)
+
+    @property
     def labels(self) -> tuple[str, ...]:
         """Each tensor in a few words."""
         return tuple(part.label for part in self.parts)

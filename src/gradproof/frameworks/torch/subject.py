@@ -55,6 +55,7 @@ class TorchSubject:
     def __init__(
         self, call: Call, varied: list[int], slots: list[Slot], tally: Tally, semantics: Semantics | None = None
     ) -> None:
+        slots = [slot.private() for slot in slots]
         self.call, self.varied, self.slots, self.tally = call, varied, slots, tally
         self.semantics = semantics or Semantics()
         self.caller = Caller(call, varied, slots, tally)
@@ -240,6 +241,10 @@ class TorchSubject:
             shared = not storages.isdisjoint(memory_of(moved))
             self._memory = None if shared or self.caller.needs_graph else moved
         return values
+
+    def forget(self) -> None:
+        """Let go of the memory that is held for moving along one direction."""
+        self._direction, self._steps, self._memory = None, [], None
 
     def rounded(self, asked: Tensor) -> Tensor:
         """An incoming gradient as the outputs' own precision holds it."""

@@ -110,7 +110,6 @@ def test_every_way_of_checking_leaves_a_sparse_input_as_it_was(coverage, order):
     assert_unchanged(before, tensor)
 
 
-@pytest.mark.xfail(reason="a moved point has the caller's own index tensors")
 @pytest.mark.parametrize("name", ["COO", "CSR", "BSC"])
 def test_indices_that_a_function_writes_to_are_not_the_caller_s(name):
     tensor = example(name).tensor.requires_grad_()

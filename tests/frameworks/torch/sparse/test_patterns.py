@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from sparse_tensors import EXAMPLES, EXAMPLES_OF_EACH, LAYOUTS, Form, build, example, pairs, samples, samples_of
 
 from gradproof.engine.subject import DerivativeError
-from gradproof.frameworks.torch.layouts import cells_of, grid_of, index_tensors, stored_values, with_values
-from gradproof.frameworks.torch.patterns import Cells, entry_keys, merged
+from gradproof.frameworks.torch.layouts import grid_of, index_tensors, keys_of, stored_values, with_values
+from gradproof.frameworks.torch.patterns import Cells, entry_keys, merge, merged
 
 PAIRS = list(itertools.product(LAYOUTS, LAYOUTS))
 
@@ -134,7 +134,7 @@ def test_a_malformed_tensor_is_not_read():
 @given(sample=samples())
 def test_entry_keys_number_the_whole_tensor_row_by_row(sample):
     numbers = torch.arange(sample.dense.numel()).reshape(sample.form.shape)
-    keys = entry_keys(cells_of(sample.tensor)[0], grid_of(sample.tensor)).reshape(-1)
+    keys = entry_keys(keys_of(sample.tensor), grid_of(sample.tensor)).reshape(-1)
 
     assert keys.tolist() == [int(numbers[entry]) for entry in sample.entries()]
 
@@ -146,8 +146,8 @@ def test_merged_tensors_store_whatever_one_of_them_stores(data, sample):
 
     union = merged([sample.tensor, other.tensor])
 
-    keys = cells_of(union)[0].tolist()
-    wanted = {*cells_of(sample.tensor)[0].tolist(), *cells_of(other.tensor)[0].tolist()}
+    keys = keys_of(union).tolist()
+    wanted = {*keys_of(sample.tensor).tolist(), *keys_of(other.tensor).tolist()}
     assert wanted <= set(keys)
     assert len(set(keys)) == len(keys)
     assert sample.form.batch or wanted == set(keys)
@@ -160,3 +160,20 @@ def test_tensors_of_one_pattern_are_merged_into_the_first():
     assert index_tensors(merged([tensor, with_values(tensor, 2 * stored_values(tensor))]))[1].data_ptr() == (
         index_tensors(tensor)[1].data_ptr()
     )
+
+
+@given(some=st.sets(st.integers(0, 40)), others=st.sets(st.integers(0, 40)))
+def test_keys_are_merged_in_order_and_each_once(some, others):
+    both = merge(torch.tensor(sorted(some), dtype=torch.int64), torch.tensor(sorted(others), dtype=torch.int64))
+
+    assert both.keys.tolist() == sorted(some | others)
+    assert both.keys[both.own].tolist() == sorted(some)
+
+
+@pytest.mark.parametrize(("one", "other"), PAIRS)
+def test_a_pattern_that_is_remembered_is_read_as_at_first(one, other):
+    template, read = example(one), example(other)
+    cells = Cells(template.tensor)
+    changed = with_values(read.tensor, 3 * stored_values(read.tensor))
+
+    assert torch.equal(3 * cells.read(read.tensor), cells.read(changed))

@@ -17,6 +17,7 @@ class Chart(Protocol):
 
     size: int
     shape: tuple[int, ...]
+    hidden: int  # coordinates that stand for no entry
 
     def read(self, tensor: Tensor) -> Tensor:
         """A tensor's coordinates, as real numbers in its own precision."""

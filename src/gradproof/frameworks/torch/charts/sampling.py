@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from gradproof.frameworks.torch.charts.chart import Semantics
-from gradproof.frameworks.torch.layouts import Grid, grid_of, keys_of, on_cells, stored_values
+from gradproof.frameworks.torch.layouts import Grid, count_of, grid_of, keys_of, on_cells, stored_values
 from gradproof.frameworks.torch.patterns import is_distinct, merge
 
 ALL = 4096  # cells that are not stored, up to which every one is probed
@@ -20,9 +20,10 @@ def extended(point: Tensor, semantics: Semantics) -> tuple[Tensor, Tensor]:
     keys = keys_of(point)
     both = merge(keys, _free(grid_of(point), len(keys), semantics).to(keys.device))
     template = on_cells(point, both.keys)
-    values = stored_values(template).reshape(-1, *grid_of(point).payload)
+    payload = grid_of(point).payload
+    values = stored_values(template).reshape(count_of(template), *payload)
     own = both.own if len(values) == len(both.own) else torch.isin(keys_of(template), keys)  # batches were evened
-    values[own] = stored_values(point).reshape(-1, *grid_of(point).payload)
+    values[own] = stored_values(point).reshape(len(keys), *payload)
     return template, own
 
 
@@ -31,7 +32,8 @@ def _appended(point: Tensor, semantics: Semantics) -> tuple[Tensor, Tensor]:
     grid, keys = grid_of(point), keys_of(point)
     others = _free(grid, len(keys), semantics).to(keys.device)
     others = others[~torch.isin(others, keys)]
-    indices = torch.cat([point._indices(), torch.stack(grid.places(others))], 1)
+    places = torch.stack(grid.places(others)) if grid.shape else others.new_zeros((0, len(others)))
+    indices = torch.cat([point._indices(), places], 1)
     zeros = torch.zeros((len(others), *grid.payload), dtype=point.dtype, device=point.device)
     values = torch.cat([stored_values(point), zeros])
     template = torch.sparse_coo_tensor(indices, values, point.shape, is_coalesced=False, check_invariants=False)

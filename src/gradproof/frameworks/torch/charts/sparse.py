@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gradproof.frameworks.torch.charts.chart import added, alike, shaped
 from gradproof.frameworks.torch.layouts import name_of, stored_values, with_values
-from gradproof.frameworks.torch.makeup import as_real, replica
+from gradproof.frameworks.torch.makeup import as_real, refilled
 from gradproof.frameworks.torch.patterns import Cells
 
 MIXER = 0x9E3779B97F4A7C15 - 2**64  # odd, with bits everywhere: multiplying by it scatters neighbouring keys
@@ -21,6 +21,8 @@ class Stored:
     Under masked semantics the template is the point itself. Under full semantics it stores zeros beside what the point
     stores, and `own` says which cells are the point's.
     """
+
+    hidden = 0
 
     def __init__(self, template: Tensor, own: Tensor | None = None) -> None:
         self.shape, self._cells, self._masked = tuple(template.shape), Cells(template), own is None
@@ -44,7 +46,7 @@ class Stored:
     def moved(self, point: Tensor, step: Tensor, t: float, out: Tensor | None) -> Tensor:
         """On the template's pattern; without a step, the point as it is."""
         if t == 0:
-            return replica(point)
+            return refilled(point)
         memory = None if out is None else stored_values(out)
         values = stored_values(step).reshape(self._origin.shape)
         return with_values(self._cells.template, added(self._origin, values, t, memory))
@@ -88,7 +90,7 @@ class Stored:
         return self._cells.count if self._own is None else int(self._own.sum())
 
     def _count(self, _: Tensor, values: Tensor) -> None:
-        self._unread = int((values != 0).sum())
+        self._unread = max(self._unread, int((values != 0).sum()))
 
 
 class Observed:
@@ -97,6 +99,8 @@ class Observed:
     What it stores elsewhere, further away, is one last coordinate: a sum with signs of its own, lest things cancel. It
     stays zero where the template is all that can be asked about.
     """
+
+    hidden = 1
 
     def __init__(self, template: Tensor, *, everywhere: bool = True) -> None:
         self._everywhere = everywhere

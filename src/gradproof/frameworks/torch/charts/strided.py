@@ -15,6 +15,8 @@ from gradproof.frameworks.torch.makeup import as_real, fills_its_storage, replic
 class Strided:
     """Every entry of a strided tensor, row by row."""
 
+    hidden = 0
+
     def __init__(self, tensor: Tensor) -> None:
         self.shape, self.complex = tuple(tensor.shape), tensor.is_complex()
         self.size = tensor.numel() * (2 if self.complex else 1)
