@@ -162,7 +162,7 @@ def _asked(ladder: Ladder, step: float, seed: int, options: Probing) -> list[Pro
         refined = _by_blocks(probe, options) if _clear(probe) else probe
         if not (_clear(probe) and refined.agrees):
             return _doubted(refined, cotangent, step, options)
-        probes.append(refined)
+        probes.append(replace(refined, claimed=None))  # of no further use, and large
     return probes
 
 

@@ -15,7 +15,7 @@ from torch.autograd import forward_ad
 from gradproof.errors import InputError
 from gradproof.frameworks.torch import trees
 from gradproof.frameworks.torch.arguments import Call, Slot, differentiable
-from gradproof.frameworks.torch.makeup import refilled, replica, same_numbers
+from gradproof.frameworks.torch.makeup import replica, same_numbers
 from gradproof.frameworks.torch.randomness import HeldGenerators
 
 LARGE = 1 << 16  # entries from which on a tensor that is not written to is passed without a copy
@@ -49,7 +49,7 @@ class Caller:
 
     def at_the_point(self) -> tuple[list[Tensor], Any]:
         """Private copies of all tensors, and the result of a call with a graph on them."""
-        copies = [refilled(slot.tensor) for slot in self.slots]
+        copies = [replica(slot.tensor) for slot in self.slots]
         for copy, slot in zip(copies, self.slots, strict=True):
             if slot.tensor.requires_grad and differentiable(copy):
                 copy.requires_grad_()

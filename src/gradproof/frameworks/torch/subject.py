@@ -19,9 +19,9 @@ from gradproof.frameworks.torch.arguments import Call, Selector, Slot, different
 from gradproof.frameworks.torch.batches import Batches
 from gradproof.frameworks.torch.calling import LARGE, Caller, Tally
 from gradproof.frameworks.torch.captured import captured_tensors
-from gradproof.frameworks.torch.charts import Semantics, chart_of, observed
+from gradproof.frameworks.torch.charts import Semantics, chart_of, observed, refuse_malformed
 from gradproof.frameworks.torch.duals import push
-from gradproof.frameworks.torch.makeup import is_sparse, memory_of
+from gradproof.frameworks.torch.makeup import is_plain, is_sparse, memory_of, replica
 from gradproof.frameworks.torch.spaces import Space, scale_of
 
 SAME = 64.0  # units of rounding by which a value may differ from the same in double precision
@@ -55,18 +55,12 @@ class TorchSubject:
     def __init__(
         self, call: Call, varied: list[int], slots: list[Slot], tally: Tally, semantics: Semantics | None = None
     ) -> None:
-        slots = [slot.private() for slot in slots]
         self.call, self.varied, self.slots, self.tally = call, varied, slots, tally
         self.semantics = semantics or Semantics()
         self.caller = Caller(call, varied, slots, tally)
         self._notes: list[str] = []
         self.trouble = ""
         self._shares_memory = False
-        self.points = [slots[number].tensor.detach() for number in varied]
-        paths = [slots[number].path for number in varied]
-        charts = [chart_of(path, point, self.semantics) for path, point in zip(paths, self.points, strict=True)]
-        self.inputs = Space(paths, self.points, charts)
-        self._origins = [chart.origin(point) for chart, point in zip(charts, self.points, strict=True)]
         self._scales: list[Tensor | float] | None = None
         self._direction: Tensor | None = None
         self._steps: list[Tensor] = []
@@ -74,8 +68,11 @@ class TorchSubject:
         self._first: tuple[Tensor, float, list[Tensor], Tensor] | None = None
         self._again: set[int] = set()
         self.refused: set[str] = set()  # what cannot be batched
+        for slot in slots:
+            refuse_malformed(slot.path, slot.tensor)
         copies, result = self.caller.at_the_point()
         try:
+            self._take_up(copies)
             self._take_in(copies, result)
         except BaseException:
             self.caller.put_back()
@@ -104,6 +101,17 @@ class TorchSubject:
         scale = float(torch.where(size.isfinite(), size, 0.0).max())
         same = (difference <= SAME * self.precision * (size + scale)) | ~self.centre.isfinite()
         return wide if bool(same.all()) else None
+
+    def _take_up(self, copies: list[Tensor]) -> None:
+        """The point, and its space. What is made of a sparse point shares its indices, so it has to be a copy."""
+        self.points = []
+        for number in self.varied:
+            own, copy = self.slots[number].tensor.detach(), copies[number].detach()
+            self.points.append(own if is_plain(own) else replica(own) if self.caller.written[number] else copy)
+        paths = [self.slots[number].path for number in self.varied]
+        charts = [chart_of(point, self.semantics) for point in self.points]
+        self.inputs = Space(paths, self.points, charts)
+        self._origins = [chart.origin(point) for chart, point in zip(charts, self.points, strict=True)]
 
     def _take_in(self, copies: list[Tensor], result: Any) -> None:
         """The point's value, what of it can be differentiated, and its precision."""

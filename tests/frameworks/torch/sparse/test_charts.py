@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sparse_tensors import EXAMPLES, EXAMPLES_OF_EACH, Form, build, example, samples
 from torch.masked import masked_tensor
 
+from gradproof import check
 from gradproof.errors import InputError
 from gradproof.frameworks.torch.charts import Semantics, chart_of, observed
 from gradproof.frameworks.torch.charts.sampling import ALL
@@ -43,7 +44,7 @@ def entries(coordinates, tensor):
 @EXAMPLES_OF_EACH
 @given(sample=samples(dtypes=DTYPES, duplicates=False), masked=st.booleans())
 def test_reading_what_was_made_gives_the_coordinates(sample, masked):
-    chart = chart_of("x", sample.tensor, Semantics(masked=masked))
+    chart = chart_of(sample.tensor, Semantics(masked=masked))
     coordinates = drawn(chart.size)
 
     assert torch.equal(chart.read(chart.make(coordinates)), coordinates)
@@ -52,7 +53,7 @@ def test_reading_what_was_made_gives_the_coordinates(sample, masked):
 @EXAMPLES_OF_EACH
 @given(sample=samples(dtypes=DTYPES), masked=st.booleans())
 def test_what_is_made_is_of_the_tensor_s_kind(sample, masked):
-    chart = chart_of("x", sample.tensor, Semantics(masked=masked))
+    chart = chart_of(sample.tensor, Semantics(masked=masked))
     made = chart.make(drawn(chart.size))
 
     assert chart.fits(made)
@@ -63,7 +64,7 @@ def test_what_is_made_is_of_the_tensor_s_kind(sample, masked):
 @EXAMPLES_OF_EACH
 @given(sample=samples(dtypes=DTYPES))
 def test_under_masked_semantics_the_coordinates_are_the_stored_entries(sample):
-    chart = chart_of("x", sample.tensor, MASKED)
+    chart = chart_of(sample.tensor, MASKED)
 
     assert places(chart, sample.tensor) == [(entry, True) for entry in sample.entries()]
     assert torch.equal(entries(chart.origin(sample.tensor), sample.tensor), stored_values(sample.tensor).reshape(-1))
@@ -72,7 +73,7 @@ def test_under_masked_semantics_the_coordinates_are_the_stored_entries(sample):
 @EXAMPLES_OF_EACH
 @given(sample=samples(dtypes=DTYPES))
 def test_under_full_semantics_every_entry_is_a_coordinate_and_those_stored_are_told(sample):
-    chart = chart_of("x", sample.tensor, FULL)
+    chart = chart_of(sample.tensor, FULL)
     found = places(chart, sample.tensor)
     stored = set(sample.entries())
 
@@ -84,7 +85,7 @@ def test_under_full_semantics_every_entry_is_a_coordinate_and_those_stored_are_t
 @EXAMPLES_OF_EACH
 @given(sample=samples(dtypes=DTYPES), masked=st.booleans(), seed=st.integers(0, 99))
 def test_a_direction_made_of_coordinates_has_them_where_the_index_says(sample, masked, seed):
-    chart = chart_of("x", sample.tensor, Semantics(masked=masked))
+    chart = chart_of(sample.tensor, Semantics(masked=masked))
     coordinates = drawn(chart.size, seed)
     expected = torch.zeros_like(sample.dense)
     for (index, _), number in zip(places(chart, sample.tensor), entries(coordinates, sample.tensor), strict=True):
@@ -96,7 +97,7 @@ def test_a_direction_made_of_coordinates_has_them_where_the_index_says(sample, m
 @EXAMPLES_OF_EACH
 @given(sample=samples(dtypes=DTYPES), masked=st.booleans(), t=st.sampled_from([-2.0, 0.25, 1.0]))
 def test_a_moved_point_is_the_point_plus_the_step(sample, masked, t):
-    chart = chart_of("x", sample.tensor, Semantics(masked=masked))
+    chart = chart_of(sample.tensor, Semantics(masked=masked))
     step = chart.make(drawn(chart.size))
 
     moved = chart.moved(sample.tensor, step, t, None)
@@ -108,7 +109,7 @@ def test_a_moved_point_is_the_point_plus_the_step(sample, masked, t):
 @EXAMPLES_OF_EACH
 @given(sample=samples(dtypes=DTYPES), masked=st.booleans())
 def test_a_point_moved_in_memory_given_is_the_same(sample, masked):
-    chart = chart_of("x", sample.tensor, Semantics(masked=masked))
+    chart = chart_of(sample.tensor, Semantics(masked=masked))
     step = chart.make(drawn(chart.size))
     memory = chart.moved(sample.tensor, step, 1.0, None)
 
@@ -121,7 +122,7 @@ def test_a_point_moved_in_memory_given_is_the_same(sample, masked):
 @EXAMPLES_OF_EACH
 @given(sample=samples(), masked=st.booleans())
 def test_a_point_not_moved_is_the_point_as_it_is(sample, masked):
-    chart = chart_of("x", sample.tensor, Semantics(masked=masked))
+    chart = chart_of(sample.tensor, Semantics(masked=masked))
 
     still = chart.moved(sample.tensor, chart.make(drawn(chart.size)), 0.0, None)
 
@@ -134,7 +135,7 @@ def test_a_point_not_moved_is_the_point_as_it_is(sample, masked):
 @EXAMPLES_OF_EACH
 @given(sample=samples(dtypes=DTYPES), masked=st.booleans(), seed=st.integers(0, 9))
 def test_a_strided_gradient_is_read_at_every_coordinate(sample, masked, seed):
-    chart = chart_of("x", sample.tensor, Semantics(masked=masked))
+    chart = chart_of(sample.tensor, Semantics(masked=masked))
     gradient = drawn(sample.dense.numel(), seed).reshape(sample.form.shape).to(sample.dense.dtype)
     found = entries(chart.read(gradient), sample.tensor)
 
@@ -145,7 +146,7 @@ def test_a_strided_gradient_is_read_at_every_coordinate(sample, masked, seed):
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_explicit_zeros_are_coordinates(name):
     sample = example(name, zeros=True)
-    chart = chart_of("x", sample.tensor, MASKED)
+    chart = chart_of(sample.tensor, MASKED)
 
     assert chart.size == len(list(sample.entries()))
     assert 0.0 in chart.origin(sample.tensor)
@@ -153,7 +154,7 @@ def test_explicit_zeros_are_coordinates(name):
 
 def test_each_duplicate_is_a_coordinate_and_has_the_gradient_of_its_entry():
     tensor = torch.sparse_coo_tensor([[0, 0, 1], [1, 1, 0]], [1.0, 2.0, 3.0], (2, 2), check_invariants=True)
-    chart = chart_of("x", tensor, MASKED)
+    chart = chart_of(tensor, MASKED)
 
     assert places(chart, tensor) == [((0, 1), True), ((0, 1), True), ((1, 0), True)]
     assert chart.read(torch.tensor([[5.0, 6.0], [7.0, 8.0]])).tolist() == [6.0, 6.0, 7.0]
@@ -175,7 +176,7 @@ def test_each_duplicate_is_a_coordinate_and_has_the_gradient_of_its_entry():
 )
 def test_a_tensor_without_entries_has_no_coordinates(form, masked):
     sample = build(form, [[] for _ in form.batches()])
-    chart = chart_of("x", sample.tensor, Semantics(masked=masked))
+    chart = chart_of(sample.tensor, Semantics(masked=masked))
 
     assert chart.size == 0
     assert chart.make(drawn(0)).shape == form.shape
@@ -187,15 +188,15 @@ def test_an_empty_pattern_has_no_coordinates_under_masked_and_all_under_full_sem
     form, stored = EXAMPLES[name]
     sample = build(form, [[] for _ in stored])
 
-    assert chart_of("x", sample.tensor, MASKED).size == 0
-    assert chart_of("x", sample.tensor, FULL).size == sample.dense.numel()
+    assert chart_of(sample.tensor, MASKED).size == 0
+    assert chart_of(sample.tensor, FULL).size == sample.dense.numel()
 
 
 @pytest.mark.parametrize("masked", [True, False])
 @pytest.mark.parametrize("layout", ["COO", "CSR"])
 def test_a_dense_dimension_of_length_zero_leaves_no_coordinates(layout, masked):
     sample = build(Form(layout, (), (2, 3), dense=(0,)), [[(0, 1), (1, 2)]])
-    chart = chart_of("x", sample.tensor, Semantics(masked=masked))
+    chart = chart_of(sample.tensor, Semantics(masked=masked))
 
     assert chart.read(chart.make(drawn(0))).shape == (0,)
 
@@ -205,7 +206,7 @@ def test_a_tensor_of_no_sparse_dimension_is_one_cell(masked):
     tensor = torch.sparse_coo_tensor(
         torch.zeros((0, 1), dtype=torch.int64), torch.ones(1, 3), (3,), check_invariants=True
     )
-    chart = chart_of("x", tensor, Semantics(masked=masked))
+    chart = chart_of(tensor, Semantics(masked=masked))
 
     assert places(chart, tensor) == [((0,), True), ((1,), True), ((2,), True)]
     assert chart.read(torch.tensor([1.0, 2.0, 3.0])).tolist() == [1.0, 2.0, 3.0]
@@ -216,14 +217,16 @@ def test_a_tensor_of_no_sparse_dimension_may_hold_its_cell_twice():
         torch.zeros((0, 2), dtype=torch.int64), torch.ones(2, 3), (3,), is_coalesced=False, check_invariants=True
     )
 
-    assert chart_of("x", tensor, FULL).size == 6
+    assert chart_of(tensor, FULL).size == 6
 
 
 def test_a_malformed_input_is_refused_in_words():
     broken = torch.sparse_csr_tensor([0, 1, 3], [0, 1], [1.0, 2.0], (2, 2), check_invariants=False)
 
-    with pytest.raises(InputError, match="x is a malformed CSR tensor: its CSR indices end at 3"):
-        chart_of("x", broken, MASKED)
+    called = []
+    with pytest.raises(InputError, match=r"inputs\[0\] is a malformed CSR tensor: its CSR indices end at 3"):
+        check(called.append, broken.requires_grad_(), masked=True)
+    assert not called
 
 
 LARGE = {
@@ -244,7 +247,7 @@ LARGE = {
 @pytest.mark.parametrize("seed", range(3))
 def test_a_sample_of_a_large_grid_visits_every_row_and_every_column(name, seed):
     tensor = LARGE[name]
-    chart = chart_of("x", tensor, Semantics(masked=False, seed=seed))
+    chart = chart_of(tensor, Semantics(masked=False, seed=seed))
     visited = [index for index, _ in places(chart, tensor)]
 
     assert len(visited) < tensor.numel() // 3
@@ -255,9 +258,7 @@ def test_a_sample_of_a_large_grid_visits_every_row_and_every_column(name, seed):
 @pytest.mark.parametrize("name", LARGE)
 def test_a_sample_is_drawn_from_the_seed(name):
     tensor = LARGE[name]
-    first, again, other = (
-        places(chart_of("x", tensor, Semantics(masked=False, seed=seed)), tensor) for seed in (3, 3, 4)
-    )
+    first, again, other = (places(chart_of(tensor, Semantics(masked=False, seed=seed)), tensor) for seed in (3, 3, 4))
 
     assert first == again
     assert first != other
@@ -266,9 +267,9 @@ def test_a_sample_is_drawn_from_the_seed(name):
 @pytest.mark.parametrize("name", LARGE)
 def test_a_sample_holds_no_place_twice_and_tells_what_is_stored(name):
     tensor = LARGE[name]
-    found = places(chart_of("x", tensor, Semantics(masked=False)), tensor)
+    found = places(chart_of(tensor, Semantics(masked=False)), tensor)
     dense = torch.zeros(tensor.shape, dtype=torch.bool)
-    for index, _ in places(chart_of("x", tensor, MASKED), tensor):
+    for index, _ in places(chart_of(tensor, MASKED), tensor):
         dense[index] = True
 
     assert len(dict(found)) == len(found)
@@ -279,26 +280,26 @@ def test_a_sample_holds_no_place_twice_and_tells_what_is_stored(name):
 def test_a_complete_chart_leaves_no_entry_out(name):
     tensor = LARGE[name]
 
-    assert chart_of("x", tensor, Semantics(masked=False, complete=True)).size == tensor.numel()
+    assert chart_of(tensor, Semantics(masked=False, complete=True)).size == tensor.numel()
 
 
 def test_a_grid_with_few_free_cells_is_probed_whole():
     tensor = torch.eye(64, dtype=torch.float64).to_sparse()
 
     assert tensor.numel() <= ALL
-    assert chart_of("x", tensor, FULL).size == tensor.numel()
+    assert chart_of(tensor, FULL).size == tensor.numel()
 
 
 def test_a_sample_is_told_in_a_note_and_a_whole_is_not():
     large, small = LARGE["CSR"], example("CSR").tensor
 
-    assert "of the 10,710 places where nothing is stored (masked=False)" in (chart_of("x", large, FULL).remarks("x")[0])
-    assert chart_of("x", small, FULL).remarks("x") == []
+    assert "of the 10,710 places where nothing is stored (masked=False)" in (chart_of(large, FULL).remarks("x")[0])
+    assert chart_of(small, FULL).remarks("x") == []
 
 
 def test_a_note_of_numbers_outside_the_mask_outlasts_a_gradient_that_is_zero_there():
     tensor = example("COO").tensor
-    chart = chart_of("x", tensor, MASKED)
+    chart = chart_of(tensor, MASKED)
     everywhere = torch.ones(4, 6, dtype=torch.float64).to_sparse()
 
     chart.read(everywhere)
@@ -377,7 +378,7 @@ def hidden(layout):
 @pytest.mark.parametrize("layout", ["strided", "COO", "CSR"])
 def test_the_coordinates_of_a_masked_tensor_are_those_not_masked_out(layout):
     tensor = hidden(layout)
-    chart = chart_of("x", tensor, FULL)
+    chart = chart_of(tensor, FULL)
 
     assert [index for index, _ in places(chart, tensor)] == [(0, 0), (0, 2), (1, 2)]
     assert chart.origin(tensor).tolist() == [1.0, 2.0, 4.0]
@@ -386,7 +387,7 @@ def test_the_coordinates_of_a_masked_tensor_are_those_not_masked_out(layout):
 @pytest.mark.parametrize("layout", ["strided", "COO", "CSR"])
 def test_a_masked_tensor_is_read_as_it_was_made(layout):
     tensor = hidden(layout)
-    chart = chart_of("x", tensor, FULL)
+    chart = chart_of(tensor, FULL)
     coordinates = drawn(chart.size)
 
     assert torch.equal(chart.read(chart.make(coordinates)), coordinates)
@@ -395,7 +396,7 @@ def test_a_masked_tensor_is_read_as_it_was_made(layout):
 @pytest.mark.parametrize("layout", ["strided", "COO", "CSR"])
 def test_a_masked_tensor_is_moved_where_it_is_not_masked_out(layout):
     tensor = hidden(layout)
-    chart = chart_of("x", tensor, FULL)
+    chart = chart_of(tensor, FULL)
     moved = chart.moved(tensor, chart.make(torch.ones(chart.size, dtype=torch.float64)), 2.0, None)
 
     (data, mask), (before, same) = data_and_mask(moved), data_and_mask(tensor)
@@ -415,7 +416,7 @@ def test_a_masked_tensor_is_moved_where_it_is_not_masked_out(layout):
 )
 def test_what_a_gradient_masks_out_counts_as_zero(layout):
     tensor = hidden(layout)
-    chart = chart_of("x", tensor, FULL)
+    chart = chart_of(tensor, FULL)
     data, mask = data_and_mask(tensor)
     narrower = mask.clone()
     (narrower if layout == "strided" else narrower.values())[(0, 0) if layout == "strided" else 0] = False
@@ -427,5 +428,5 @@ def test_what_a_gradient_masks_out_counts_as_zero(layout):
 
 
 def test_a_masked_tensor_says_how_much_of_it_is_valid():
-    assert chart_of("x", hidden("strided"), FULL).words() == "masked, 3 valid"
-    assert chart_of("x", hidden("CSR"), FULL).words() == "masked CSR, 4 stored, 3 valid"
+    assert chart_of(hidden("strided"), FULL).words() == "masked, 3 valid"
+    assert chart_of(hidden("CSR"), FULL).words() == "masked CSR, 4 stored, 3 valid"

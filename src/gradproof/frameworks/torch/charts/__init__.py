@@ -21,17 +21,16 @@ from gradproof.frameworks.torch.layouts import name_of
 from gradproof.frameworks.torch.makeup import data_and_mask, is_sparse
 from gradproof.frameworks.torch.patterns import merged
 
-__all__ = ["Chart", "Semantics", "Strided", "chart_of", "observed", "spread"]
+__all__ = ["Chart", "Semantics", "Strided", "chart_of", "observed", "refuse_malformed", "spread"]
 
 
-def chart_of(path: str, point: Tensor, semantics: Semantics) -> Chart:
+def chart_of(point: Tensor, semantics: Semantics) -> Chart:
     """The chart of an input."""
     if isinstance(point, MaskedTensor):
         data, mask = data_and_mask(point)
-        return Unmasked(chart_of(path, data, Semantics(masked=True)), mask, data)
+        return Unmasked(chart_of(data, Semantics(masked=True)), mask, data)
     if not is_sparse(point):
         return Strided(point)
-    _refuse_malformed(path, point)
     return Stored(point) if semantics.masked else Stored(*extended(point, semantics))
 
 
@@ -47,11 +46,14 @@ def observed(path: str, values: list[Tensor]) -> Chart:
     if not is_sparse(first):
         return Strided(first)
     for value in values:
-        _refuse_malformed(path, value)
+        refuse_malformed(path, value)
     return Observed(merged([value for value in values if alike(value, first)]), everywhere=len(values) > 1)
 
 
-def _refuse_malformed(path: str, tensor: Tensor) -> None:
+def refuse_malformed(path: str, tensor: Tensor) -> None:
+    """Refuse a tensor whose indices contradict each other, before anything is done with it."""
+    if isinstance(tensor, MaskedTensor):
+        tensor = data_and_mask(tensor)[0]
     if fault := fault_of(tensor):
         raise InputError(
             f"{path} is a malformed {name_of(tensor.layout)} tensor: {fault}. Make it with check_invariants=True to "
