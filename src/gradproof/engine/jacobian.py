@@ -189,11 +189,13 @@ class _Coverage:
         for start, stop in _batches(0, count, max(self.rows, self.columns)):
             if groups is None:
                 directions = _along(xp, self.direction, start, stop)
+                steps = _shortest(xp, self.direction[start:stop, None])
                 predicted = (claimed[:, start:stop] * self.direction[start:stop]).T
             else:
                 directions = _directions(xp, self.direction, groups[start:stop])
+                steps = _shortest(xp, directions)
                 predicted = directions @ claimed.T
-            for number, excess, rows in band.look(directions, predicted):
+            for number, excess, rows in band.look(directions, steps[:, None], predicted):
                 place = start + number
                 columns = [place] if groups is None else self._involved(claimed, groups[place], rows, band)
                 suspects += [(-excess, column) for column in columns]
@@ -224,12 +226,9 @@ class _Band:
     def __init__(self, subject: Subject, options: Probing, first: int, rows: int) -> None:
         self.subject, self.options = subject, options
         self.rows = slice(first, first + rows)
-        self.centre = subject.centre[self.rows]
-        values = (
-            self.centre
-            if subject.finite
-            else subject.arrays.where(subject.arrays.isfinite(self.centre), self.centre, 0.0)
-        )
+        values = subject.centre[self.rows]
+        if not subject.finite:
+            values = subject.arrays.where(subject.arrays.isfinite(values), values, 0.0)
         usual = math.sqrt(float(values @ values) / rows)
         self.noise = abs(values)
         self.noise += usual + subject.tiny / (ROUNDING * subject.precision)
@@ -238,27 +237,33 @@ class _Band:
 
     def changes(self, directions: Array) -> tuple[Array, Array]:
         """How the outputs change along each direction, and against it."""
-        ahead = self.subject.evaluate_many(directions, 1.0)[:, self.rows]
-        return ahead - self.centre, self.subject.evaluate_many(directions, -1.0)[:, self.rows] - self.centre
+        both = self.subject.arrays.concatenate([directions, -directions])
+        changes = self.subject.evaluate_many(both, 1.0)[:, self.rows] - self.subject.centre[self.rows]
+        count = directions.shape[0]
+        return changes[:count], changes[count:]
 
-    def look(self, directions: Array, predicted: Array) -> list[tuple[int, float, Array]]:
-        """The directions along which something is off, bent or hidden, each with how far off, and in which rows."""
+    def look(self, directions: Array, steps: Array, predicted: Array) -> list[tuple[int, float, Array]]:
+        """The directions along which something is off, bent or hidden, each with how far off, and in which rows.
+
+        `steps` are the shortest along each direction, of those that are taken.
+        """
         xp, options = self.subject.arrays, self.options
         ahead, behind = self.changes(directions)
-        size, steps = abs(predicted), _shortest(xp, directions)
-        peak = xp.amax(size, 1)
-        hidden = (size > 0) & (self.noise > BLIND * peak[:, None])
+        size = abs(predicted)
+        peak = xp.amax(size, 1)[:, None]
+        hidden = (size > 0) & (self.noise > BLIND * peak)
         size *= CLAIM_ACCURACY + options.rtol
         allowed = size + self.noise
-        allowed += (FIRST_LOOK * peak + options.atol * steps)[:, None]
+        allowed += FIRST_LOOK * peak + options.atol * steps
         bend = abs(ahead + behind)
         ahead -= behind
         ahead *= 0.5
         ahead -= predicted
         error = abs(ahead)
-        fine = (error <= allowed) & (bend <= (BENT * peak)[:, None] + 4 * self.noise) & ~hidden
-        seen = xp.where(hidden, 0.0, allowed)
-        self.coarsest = max(self.coarsest, float((xp.amax(seen, 1) / steps).max()))
+        fine = (error <= allowed) & (bend <= BENT * peak + 4 * self.noise) & ~hidden
+        seen = allowed / steps
+        seen[hidden] = 0.0
+        self.coarsest = max(self.coarsest, float(seen.max()))
         if bool(fine.all()):
             return []
         found = []

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +28,21 @@ class Tally:
     pullbacks: int = 0
     pushforwards: int = 0
     inside: float = 0.0
+
+
+class Timed:
+    """Adds the time that passes within it to what is spent inside the user's code."""
+
+    __slots__ = ("_began", "_tally")
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+
+    def __enter__(self) -> None:
+        self._began = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self._tally.inside += time.perf_counter() - self._began
 
 
 class Caller:
@@ -114,16 +128,11 @@ class Caller:
         found = dict(trees.leaves(result, self.call.result))
         return [tensor for path in self.paths if isinstance(tensor := found.get(path), Tensor)]
 
-    @contextmanager
-    def timed(self) -> Iterator[None]:
+    def timed(self) -> Timed:
         """Time inside the user's code, with the draws as they were."""
         if self.draws:
             self._generators.restore()
-        began = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.tally.inside += time.perf_counter() - began
+        return Timed(self.tally)
 
     def put_back(self) -> None:
         """Leave every generator as it was found."""

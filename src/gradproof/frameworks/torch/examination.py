@@ -19,6 +19,7 @@ from gradproof.frameworks.torch.contracts.terms import broken
 from gradproof.frameworks.torch.derivatives import Incoming, derivative
 from gradproof.frameworks.torch.duals import level_is_open
 from gradproof.frameworks.torch.graph import custom_functions, differentiable_once, has_forward_rule
+from gradproof.frameworks.torch.small import for_the_engine, silence
 from gradproof.frameworks.torch.subject import TorchSubject
 
 DOUBLE = 1e-15  # the spacing of double-precision numbers near one is below this
@@ -117,17 +118,11 @@ class Examination:
         options, seed = self.options, self.seed
         ask = partial(judge_fully, progress=self.progress) if options.coverage == "full" else judge
         wide = subject.widened() if subject.precision > DOUBLE and options.step is None else None
-        if wide is None:
-            found = ask(in_mode(subject, mode), probes=options.probes, seed=seed, options=options.probing)
-        else:
-            found = judge_rounded(
-                in_mode(subject, mode),
-                in_mode(wide, mode),
-                probes=options.probes,
-                seed=seed,
-                options=options.probing,
-                judged=ask,
-            )
+        if wide is not None:
+            ask = partial(judge_rounded, wide=in_mode(for_the_engine(wide), mode), judged=ask)
+        judged = in_mode(for_the_engine(subject), mode)
+        with silence():
+            found = ask(judged, probes=options.probes, seed=seed, options=options.probing)
         return self._held_to_contracts(subject, mode, found).named(label)
 
     def _held_to_contracts(self, subject: TorchSubject, mode: str, found: Judgement) -> Judgement:

@@ -27,7 +27,7 @@ class HeldGenerators:
 
     def moved(self) -> bool:
         """Whether anything has been drawn since. A draw moves a Mersenne twister's position or renews its key."""
-        self._python_moved |= self._python != _PythonState.now()
+        self._python_moved |= self._python.moved()
         self._numpy_moved |= self._numpy is not None and self._numpy.moved()
         return self._python_moved or self._numpy_moved or self._moved_in_torch()
 
@@ -44,10 +44,9 @@ class HeldGenerators:
     def _moved_in_torch(self) -> bool:
         if not torch.equal(self._torch, torch.get_rng_state()):
             return True
-        return any(
-            not torch.equal(held, now)
-            for held, now in zip(self._cuda, torch.cuda.get_rng_state_all() if self._cuda else [], strict=True)
-        )
+        if not self._cuda:
+            return False
+        return not all(map(torch.equal, self._cuda, torch.cuda.get_rng_state_all()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +65,13 @@ class _PythonState:
         """The present state."""
         if not _MEMORY_IS_KNOWN:
             return cls(None, None, random.getstate())
-        return cls(ctypes.string_at(id(_PYTHON) + _HEADER, TWISTER), _PYTHON.gauss_next)
+        return cls(_python_memory(), _PYTHON.gauss_next)
+
+    def moved(self) -> bool:
+        """Whether anything has been drawn since."""
+        if self.twister is None:
+            return bool(self.whole != random.getstate())
+        return self.twister != _python_memory() or self.gauss_next != _PYTHON.gauss_next
 
     def restore(self) -> None:
         """Put it back."""
@@ -75,6 +80,11 @@ class _PythonState:
 
 _PYTHON: Any = getattr(random, "_inst", None)
 _HEADER: int = object.__basicsize__
+
+
+def _python_memory() -> bytes:
+    """The twister as it lies in memory."""
+    return ctypes.string_at(id(_PYTHON) + _HEADER, TWISTER)
 
 
 def _numbers(twister: bytes) -> tuple[int, ...]:
@@ -89,7 +99,7 @@ def _memory_is_known() -> bool:
         return False
     if random.Random.__basicsize__ < _HEADER + TWISTER:
         return False
-    return bool(_numbers(ctypes.string_at(id(_PYTHON) + _HEADER, TWISTER)) == random.getstate()[1])
+    return bool(_numbers(_python_memory()) == random.getstate()[1])
 
 
 _MEMORY_IS_KNOWN = _memory_is_known()

@@ -91,7 +91,7 @@ class Space:
     def fits(self, tensors: Sequence[Tensor]) -> bool:
         """Whether these tensors have this space's shapes and kinds."""
         return len(tensors) == len(self.parts) and all(
-            tuple(tensor.shape) == part.shape and tensor.is_complex() == part.dtype.is_complex
+            tensor.shape == part.shape and tensor.is_complex() == part.dtype.is_complex
             for tensor, part in zip(tensors, self.parts, strict=True)
         )
 

@@ -145,7 +145,7 @@ class TorchSubject:
                 piece.add_(origin).sub_(origin)
             else:
                 piece.copy_((origin + piece.to(origin.dtype)).sub_(origin))
-            if not bool(torch.isfinite(piece.sum())):
+            if not math.isfinite(float(piece.sum())):
                 piece.copy_(torch.where(torch.isfinite(piece), piece, 0.0))  # infinite inputs stay where they are
         return vector
 
