@@ -9,7 +9,7 @@ a subject (`Columns`) whose outputs are the entries themselves.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -52,6 +52,7 @@ class Columns:
         self.finite = bool(self.arrays.isfinite(self.centre).all())
         self.size = int(self.centre.shape[0])
         self.spans = [(0, self.size)]
+        self._seen: dict[tuple[int, float], Array] = {}
 
     @property
     def outputs(self) -> Frame:
@@ -78,13 +79,29 @@ class Columns:
 
     def evaluate(self, direction: Array, t: float) -> Array:
         """The values along each direction; those of a direction that was taken out stand still."""
-        xp = self.arrays
-        active = xp.where((direction != 0).any(1))[0]
-        values = xp.stack([self._centre] * len(self.columns))
-        if active.shape[0]:
-            rows = slice(self._first, self._first + self._rows)
-            values[active] = self.whole.evaluate_many(direction[active], t)[:, rows]
-        return values.reshape(-1)
+        return self.evaluate_along(direction, [t])[0]
+
+    def evaluate_along(self, direction: Array, steps: Sequence[float]) -> list[Array]:
+        """The same at several steps, in one batch; a column is asked about a step once, unless it is no step at all."""
+        moves = direction.sum(1).tolist()  # each moves one column
+        asked = [[(number, t * move) for number, move in enumerate(moves)] for t in steps]
+        moving = dict.fromkeys(step for row in asked for step in row if moves[step[0]])
+        self._take([step for step in moving if not step[1] or step not in self._seen], direction[0])
+        return [
+            self.arrays.concatenate([self._seen[step] if moves[step[0]] else self._centre for step in row])
+            for row in asked
+        ]
+
+    def _take(self, steps: list[tuple[int, float]], like: Array) -> None:
+        """Evaluate steps of single columns, as directions `like` one, and remember the values."""
+        xp, rows = self.arrays, slice(self._first, self._first + self._rows)
+        for start, stop in _batches(0, len(steps), max(self.whole.inputs.size, self.whole.outputs.size)):
+            few = steps[start:stop]
+            directions = xp.zeros_like(xp.stack([like] * len(few)))
+            lengths = xp.asarray([step for _, step in few], dtype=directions.dtype, device=directions.device)
+            directions[list(range(len(few))), [self.columns[number] for number, _ in few]] = lengths
+            values = self.whole.evaluate_many(directions, 1.0)
+            self._seen.update(zip(few, values[:, rows], strict=True))
 
     def pushforward(self, direction: Array) -> Array:
         """What is claimed along each direction; nothing along one that was taken out."""
@@ -179,10 +196,12 @@ class _Coverage:
         """The columns to look at with more care, worst first, the smallest error looked for, and the largest claim."""
         xp = self.subject.arrays
         suspects: list[tuple[float, int]] = []
-        known = xp.isfinite(claimed)
-        if not bool(known.all()):
+        largest = _largest(claimed)
+        if not math.isfinite(largest):
+            known = xp.isfinite(claimed)
             suspects += [(-math.inf, column) for column in xp.where(~known.all(0))[0].tolist()]
             claimed = xp.where(known, claimed, 0.0)
+            largest = _largest(claimed)
         band = _Band(self.subject, self.options, first, int(claimed.shape[0]))
         groups = groups_of(xp, claimed, self.direction)
         count = self.columns if groups is None else len(groups)
@@ -200,7 +219,6 @@ class _Coverage:
                 columns = [place] if groups is None else self._involved(claimed, groups[place], rows, band)
                 suspects += [(-excess, column) for column in columns]
             self.progress(count + stop, 2 * count)
-        largest = max(float(claimed.max()), -float(claimed.min()))
         relative = band.coarsest / largest if largest else math.inf
         ranked = dict.fromkeys(column for _, column in sorted(suspects))
         return list(ranked), Resolution(absolute=band.coarsest, relative=relative), largest
@@ -281,11 +299,13 @@ def _batches(low: int, high: int, width: int) -> Iterator[tuple[int, int]]:
 
 def _along(xp: Array, vector: Array, low: int, high: int) -> Array:
     """The vector's coordinates in a range, each in a row of its own."""
-    if high - low == vector.shape[0]:
-        return xp.diag(vector)
-    block = xp.zeros_like(xp.stack([vector] * (high - low)))
-    block[xp.arange(high - low), xp.arange(low, high)] = vector[low:high]
-    return block
+    places = xp.arange(vector.shape[0], device=vector.device)
+    return xp.where(places[low:high, None] == places, vector, 0.0)
+
+
+def _largest(entries: Array) -> float:
+    """The size of the largest entry; not finite where an entry is not."""
+    return max(float(entries.max()), -float(entries.min()))
 
 
 def _shortest(xp: Array, directions: Array) -> Array:

@@ -254,8 +254,7 @@ def _not_finite(evidence: _Evidence, probe: Probe) -> Judgement:
         return _not_finite_output(evidence, probe, first, count)
     place = subject.inputs.locate(first)
     ladder = Ladder(subject, restricted(subject, probe.ladder.direction, first, first + 1))
-    for exponent in (0, 1, -1, -2):
-        ladder.add(exponent)
+    ladder.add(0, 1, -1, -2)
     estimates = ladder.estimates()
     sums = combine(ladder, subject.cotangent(probe.seed))
     bent = bool(ladder.bends(estimates.bar).any())

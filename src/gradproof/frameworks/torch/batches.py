@@ -50,6 +50,10 @@ class Batches:
         def one_by_one() -> Tensor:
             if not all(map(fills_its_storage, subject.points)):
                 return singly()  # which keeps the strides of the inputs
+            with torch.no_grad():
+                return by_rows()
+
+        def by_rows() -> Tensor:
             found, storages = [], subject.storages.copy()
             for row in zip(*(stack.unbind(0) for stack in moved()), strict=True):
                 try:
@@ -135,8 +139,7 @@ class Batches:
                 if _same(found[-1], plain(), self.subject.precision):
                     return found
                 refused.add(kind)
-        with torch.no_grad():
-            return one_by_one()
+        return one_by_one()
 
 
 def stacked(space: Space, rows: Tensor) -> list[Tensor]:

@@ -115,8 +115,10 @@ class _NumpyState:
     _last: _NumpyState | None = None
 
     def __init__(self, module: Any) -> None:
-        self._module = module
-        self._memory = _memory_of(module)
+        self._module, self._generator = module, module.get_bit_generator()
+        known = type(self._generator).__name__ == "MT19937"
+        self._address: int = self._generator.ctypes.state_address if known else 0
+        self._memory = ctypes.string_at(self._address, TWISTER) if known else None
         self._state = module.get_state()
 
     @classmethod
@@ -130,17 +132,11 @@ class _NumpyState:
         return cls._last
 
     def moved(self) -> bool:
-        """Whether anything has been drawn since."""
-        return self._memory is None or self._memory != _memory_of(self._module)
+        """Whether anything has been drawn since, or the generator is another; always of one of another kind."""
+        if self._memory is None or self._module.get_bit_generator() is not self._generator:
+            return True
+        return self._memory != ctypes.string_at(self._address, TWISTER)
 
     def restore(self) -> None:
         """Put it back."""
         self._module.set_state(self._state)
-
-
-def _memory_of(module: Any) -> bytes | None:
-    """The twister as it lies in memory; None for a generator of another kind."""
-    generator = module.get_bit_generator()
-    if type(generator).__name__ != "MT19937":
-        return None
-    return ctypes.string_at(generator.ctypes.state_address, TWISTER)

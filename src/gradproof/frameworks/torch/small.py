@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -24,7 +25,7 @@ def _numpy() -> Any:
         torch.from_numpy(module.zeros(1)).numpy()
     except (ImportError, RuntimeError):
         return None
-    return module
+    return module if hasattr(module.ndarray, "device") else None  # as of version 2
 
 
 def for_the_engine(subject: TorchSubject) -> TorchSubject | InNumpy:
@@ -51,7 +52,8 @@ class InNumpy:
         self.inputs, self.outputs, self.finite = subject.inputs, subject.outputs, subject.finite
         self.precision, self.gradient_precision = subject.precision, subject.gradient_precision
         self.largest, self.tiny, self.moved_by = subject.largest, subject.tiny, subject.moved_by
-        self._last: tuple[Array, Tensor] | None = None
+        self._centre: tuple[Tensor | None, Array] = (None, None)
+        self._last: tuple[Array, Tensor] = (None, torch.empty(0))
 
     @property
     def trouble(self) -> str:
@@ -61,7 +63,9 @@ class InNumpy:
     @property
     def centre(self) -> Array:
         """As of the subject, which may have to ask for it again."""
-        return self._subject.centre.numpy(force=True)
+        if self._centre[0] is not self._subject.centre:
+            self._centre = (self._subject.centre, self._subject.centre.numpy(force=True))
+        return self._centre[1]
 
     def direction(self, seed: int, step: float, absolute: bool) -> Array:
         """As of the subject."""
@@ -74,6 +78,10 @@ class InNumpy:
     def evaluate(self, direction: Array, t: float) -> Array:
         """As of the subject."""
         return self._asked(self._subject.evaluate, direction, t)
+
+    def evaluate_along(self, direction: Array, steps: Sequence[float]) -> list[Array]:
+        """As of the subject."""
+        return [self.evaluate(direction, t) for t in steps]
 
     def rounded(self, asked: Array) -> Array:
         """As of the subject."""
@@ -113,6 +121,6 @@ class InNumpy:
 
     def _asked(self, question: Any, about: Array, *more: Any) -> Array:
         """The answer; the same vector is the same tensor again, which the subject knows."""
-        if self._last is None or self._last[0] is not about:
+        if self._last[0] is not about:
             self._last = (about, torch.from_numpy(about))
         return question(self._last[1], *more).numpy(force=True).copy()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -32,7 +33,7 @@ ORDINARY = (1e-100, 1e100)  # sizes of values whose squares can be added up
 
 def differentiating() -> AbstractContextManager[Any]:
     """Where gradients can be had, whatever mode the caller is in."""
-    return torch.inference_mode(False)
+    return torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext()
 
 
 class TorchSubject:
@@ -77,8 +78,11 @@ class TorchSubject:
 
     def widened(self) -> TorchSubject | None:
         """The same function in double precision, if it runs there and gives the same values up to rounding."""
+        slots = [slot.widened() for slot in self.slots]
+        if all(map(operator.is_, slots, self.slots)):  # it is in double precision, and casts to a lower one itself
+            return None
         try:
-            wide = TorchSubject(self.call, self.varied, [slot.widened() for slot in self.slots], self.tally)
+            wide = TorchSubject(self.call, self.varied, slots, self.tally)
         except Exception:
             return None
         finally:
@@ -182,6 +186,10 @@ class TorchSubject:
             shared = any(tensor.untyped_storage().data_ptr() in storages for tensor in moved)
             self._memory = None if shared or self.caller.needs_graph else moved
         return values
+
+    def evaluate_along(self, direction: Tensor, steps: Sequence[float]) -> list[Tensor]:
+        """The same at several steps along one direction."""
+        return [self.evaluate(direction, t) for t in steps]
 
     def rounded(self, asked: Tensor) -> Tensor:
         """An incoming gradient as the outputs' own precision holds it."""
