@@ -42,6 +42,8 @@ class Judgement:
 
     def named(self, mode: str) -> Judgement:
         """The same, said of a mode or a nesting of modes."""
+        if not self.findings and not self.readings:
+            return self
         findings = tuple(replace(finding, mode=mode) for finding in self.findings)
         readings = tuple(replace(reading, mode=mode) for reading in self.readings)
         return replace(self, findings=findings, readings=readings)

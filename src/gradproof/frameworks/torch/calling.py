@@ -53,7 +53,7 @@ class Caller:
 
     def __init__(self, call: Call, varied: list[int], slots: list[Slot], tally: Tally) -> None:
         self.call, self.varied, self.slots, self.tally = call, varied, slots, tally
-        self._varied = set(varied)
+        self._others = sorted(set(range(len(slots))).difference(varied))
         for slot in slots:
             _refuse_tangent(slot)
         self.draws = self.needs_graph = False
@@ -111,14 +111,12 @@ class Caller:
 
     def copies(self) -> list[Tensor]:
         """All tensors: of those not varied copies, or where they are large and not written to, other views of them."""
-        tensors = []
-        for number, slot in enumerate(self.slots):
-            tensor = slot.tensor
-            if number not in self._varied:
-                small = tensor.numel() < LARGE
-                tensor = replica(tensor) if small or self.written[number] else tensor.detach()
-                tensor.requires_grad_(slot.tensor.requires_grad)
-            tensors.append(tensor)
+        tensors = [slot.tensor for slot in self.slots]
+        for number in self._others:
+            tensor = tensors[number]
+            copied = tensor.numel() < LARGE or self.written[number]
+            tensors[number] = replica(tensor) if copied else tensor.detach()
+            tensors[number].requires_grad_(tensor.requires_grad)
         return tensors
 
     def results(self, result: Any) -> list[Tensor]:

@@ -46,7 +46,8 @@ class Examination:
             whole = _mutated(self.subject.mutated)
         else:
             whole = together(list(self._second_order() if self.options.order == 2 else self._first_order()))
-        return replace(whole, notes=(*dict.fromkeys(whole.notes), *self.subject.notes, *self.notes))
+        notes = (*dict.fromkeys(whole.notes), *self.subject.notes, *self.notes)
+        return whole if notes == whole.notes else replace(whole, notes=notes)
 
     def _asked(self) -> set[str]:
         return {*(self.options.modes or ()), *(mode for nesting in self.options.nestings or () for mode in nesting)}

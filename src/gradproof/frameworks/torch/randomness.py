@@ -65,13 +65,13 @@ class _PythonState:
         """The present state."""
         if not _MEMORY_IS_KNOWN:
             return cls(None, None, random.getstate())
-        return cls(_python_memory(), _PYTHON.gauss_next)
+        return cls(_MEMORY.raw, _PYTHON.gauss_next)
 
     def moved(self) -> bool:
         """Whether anything has been drawn since."""
         if self.twister is None:
             return bool(self.whole != random.getstate())
-        return self.twister != _python_memory() or self.gauss_next != _PYTHON.gauss_next
+        return bool(self.twister != _MEMORY.raw or self.gauss_next != _PYTHON.gauss_next)
 
     def restore(self) -> None:
         """Put it back."""
@@ -82,9 +82,12 @@ _PYTHON: Any = getattr(random, "_inst", None)
 _HEADER: int = object.__basicsize__
 
 
-def _python_memory() -> bytes:
-    """The twister as it lies in memory."""
-    return ctypes.string_at(id(_PYTHON) + _HEADER, TWISTER)
+def _twister_at(address: int) -> Any:
+    """A twister as it lies in memory: its `raw` bytes are those of the moment."""
+    return (ctypes.c_char * TWISTER).from_address(address)
+
+
+_MEMORY = _twister_at(id(_PYTHON) + _HEADER)
 
 
 def _numbers(twister: bytes) -> tuple[int, ...]:
@@ -99,7 +102,7 @@ def _memory_is_known() -> bool:
         return False
     if random.Random.__basicsize__ < _HEADER + TWISTER:
         return False
-    return bool(_numbers(_python_memory()) == random.getstate()[1])
+    return bool(_numbers(_MEMORY.raw) == random.getstate()[1])
 
 
 _MEMORY_IS_KNOWN = _memory_is_known()
@@ -117,8 +120,8 @@ class _NumpyState:
     def __init__(self, module: Any) -> None:
         self._module, self._generator = module, module.get_bit_generator()
         known = type(self._generator).__name__ == "MT19937"
-        self._address: int = self._generator.ctypes.state_address if known else 0
-        self._memory = ctypes.string_at(self._address, TWISTER) if known else None
+        self._memory = _twister_at(self._generator.ctypes.state_address) if known else None
+        self._twister = self._memory.raw if self._memory else b""
         self._state = module.get_state()
 
     @classmethod
@@ -135,7 +138,7 @@ class _NumpyState:
         """Whether anything has been drawn since, or the generator is another; always of one of another kind."""
         if self._memory is None or self._module.get_bit_generator() is not self._generator:
             return True
-        return self._memory != ctypes.string_at(self._address, TWISTER)
+        return bool(self._twister != self._memory.raw)
 
     def restore(self) -> None:
         """Put it back."""
