@@ -67,6 +67,9 @@ class NumpySubject:
         point = self.point.astype(np.longdouble) if self.exact else self.point
         return self._value(point + t * direction)
 
+    def evaluate_along(self, direction, steps):
+        return [self.evaluate(direction, t) for t in steps]
+
     def rounded(self, cotangent):
         return cotangent.astype(self.dtype).astype(np.float64)
 

@@ -8,7 +8,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from numpy_subject import NumpySubject, hashed
 
-from gradproof.engine import jacobian
+from gradproof.engine import columns, jacobian
 from gradproof.engine.jacobian import judge_fully
 from gradproof.engine.results import Verdict
 from gradproof.engine.subject import DerivativeError, in_mode
@@ -723,7 +723,7 @@ def test_bands_and_batches_make_no_difference(name, mode, scene, held, at_once, 
     error = SCENES[scene]
     whole = judged(mixing(name, 5, error), mode)
     monkeypatch.setattr(jacobian, "HELD", held)
-    monkeypatch.setattr(jacobian, "AT_ONCE", at_once)
+    monkeypatch.setattr(columns, "AT_ONCE", at_once)
     judgement = judged(mixing(name, 5, error), mode)
 
     assert judgement.verdict is whole.verdict
@@ -789,7 +789,7 @@ def test_a_pushforward_is_asked_for_once_a_column():
 
 @both_modes
 def test_progress_is_told_and_ends_with_all_of_it(mode, monkeypatch):
-    monkeypatch.setattr(jacobian, "AT_ONCE", 1)
+    monkeypatch.setattr(columns, "AT_ONCE", 1)
     told = []
     judge_fully(
         in_mode(mixing("dense", 0), mode),

@@ -47,6 +47,28 @@ def test_a_rung_costs_two_evaluations():
     assert ladder.subject.evaluations == 4
 
 
+def test_rungs_that_are_fetched_cost_nothing_when_they_are_added():
+    ladder = ladder_of(np.sin, [1.0], ())
+    ladder.fetch(0, 1, -1)
+    assert ladder.rungs == []
+    ladder.add(0, 1)
+    ladder.add(-1)
+
+    assert [rung.t for rung in ladder.rungs] == [0.25, 1.0, 4.0]
+    assert ladder.subject.evaluations == 6
+
+
+def test_rungs_looked_at_aside_are_no_part_of_the_ladder_until_they_are_added():
+    ladder = ladder_of(np.sin, [1.0], (0, 1))
+    deep = ladder.aside(-3, -4)
+    assert [rung.t for rung in deep.rungs] == [4.0**-4, 4.0**-3]
+    assert ladder.lowest == 0
+    ladder.add(-4, -3, -2, -1)
+
+    assert ladder.lowest == -4
+    assert ladder.subject.evaluations == 12
+
+
 def test_a_new_rung_makes_known_slopes_anew():
     ladder = ladder_of(lambda x: np.sin(1000 * x), [1.0], (0, 1))
     wide = ladder.estimates().bar[0]

@@ -10,110 +10,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import cast
 
 from gradproof.engine.colouring import groups_of
+from gradproof.engine.columns import Columns, batches, directions_of
 from gradproof.engine.judgement import EMPTY, Judgement, judge, raised, together
 from gradproof.engine.ladder import ROUNDING, first_step
 from gradproof.engine.obstacles import all_undefined
-from gradproof.engine.results import Place, Resolution, Verdict
-from gradproof.engine.subject import Array, DerivativeError, Frame, Subject
+from gradproof.engine.results import Resolution, Verdict
+from gradproof.engine.subject import Array, DerivativeError, Subject
 from gradproof.engine.weighing import CLAIM_ACCURACY, Probing
 
 HELD = 1 << 25  # entries of the claimed Jacobian at a time
-AT_ONCE = 1 << 19  # numbers in one batch of calls
 CAREFULLY = 64  # columns judged together with all care
 FIRST_LOOK = 3e-8  # of the largest slope in a column: an error below it is not looked for
 NOISY = 8.0  # times the rounding of values, granted at first look
 BLIND = 0.05  # of the largest slope in a column: noise above it hides the column, which is then judged with care
 BENT = 1e-3  # of the largest slope in a column: a bend above it is looked at
 Progress = Callable[[int, int], None]
-
-
-class Columns:
-    """Some columns at once: its inputs are their steps, its outputs all outputs along each, one after the other.
-
-    It is a subject as far as the judge of a pushforward asks.
-    """
-
-    mode = "forward"
-
-    def __init__(self, whole: Subject, columns: list[int], claimed: Array, first: int, size: float) -> None:
-        """`claimed` is what is claimed of the columns, for outputs from `first` on; `size` is the largest claim."""
-        self.claim_size = size
-        self.whole, self.columns, self._claimed, self._first = whole, columns, claimed, first
-        self.rule, self.arrays, self.inputs = whole.rule, whole.arrays, _Steps(whole.inputs, columns)
-        self.precision, self.gradient_precision = whole.precision, whole.gradient_precision
-        self.largest, self.tiny = whole.largest, whole.tiny
-        self._rows = int(claimed.shape[0])
-        self._centre = whole.centre[first : first + self._rows]
-        self.centre = self.arrays.concatenate([self._centre] * len(columns))
-        self.finite = bool(self.arrays.isfinite(self.centre).all())
-        self.size = int(self.centre.shape[0])
-        self.spans = [(0, self.size)]
-
-    @property
-    def outputs(self) -> Frame:
-        """It names its outputs itself."""
-        return self
-
-    @property
-    def trouble(self) -> str:
-        """As of the whole."""
-        return self.whole.trouble
-
-    def locate(self, coordinate: int) -> Place:
-        """The output that an entry belongs to."""
-        return self.whole.outputs.locate(self._first + coordinate % self._rows)
-
-    def direction(self, seed: int, step: float, absolute: bool) -> Array:
-        """For every column a direction that moves it alone, by its part of a random direction."""
-        return _directions(self.arrays, self.whole.direction(seed, step, absolute), [[k] for k in self.columns])
-
-    def cotangent(self, seed: int) -> Array:
-        """Random incoming gradients, of every column its own."""
-        rows = slice(self._first, self._first + self._rows)
-        return self.arrays.concatenate([self.whole.cotangent(seed + k)[rows] for k in range(len(self.columns))])
-
-    def evaluate(self, direction: Array, t: float) -> Array:
-        """The values along each direction; those of a direction that was taken out stand still."""
-        xp = self.arrays
-        active = xp.where((direction != 0).any(1))[0]
-        values = xp.stack([self._centre] * len(self.columns))
-        if active.shape[0]:
-            rows = slice(self._first, self._first + self._rows)
-            values[active] = self.whole.evaluate_many(direction[active], t)[:, rows]
-        return values.reshape(-1)
-
-    def pushforward(self, direction: Array) -> Array:
-        """What is claimed along each direction; nothing along one that was taken out."""
-        steps = direction.sum(1)[:, None]  # each moves one column
-        return self.arrays.where(steps == 0, 0.0, self._claimed.T * steps).reshape(-1)
-
-    def moved_by(self, direction: Array, output: int) -> tuple[float, Place]:
-        """An entry is moved by its column."""
-        column = output // self._rows
-        return float(direction[column].sum()), self.inputs.locate(column)
-
-
-@dataclass(frozen=True, slots=True)
-class _Steps:
-    """The columns' steps, as coordinates."""
-
-    of: Frame
-    columns: list[int]
-
-    @property
-    def size(self) -> int:
-        return len(self.columns)
-
-    @property
-    def spans(self) -> list[tuple[int, int]]:
-        return [(0, self.size)]
-
-    def locate(self, coordinate: int) -> Place:
-        return self.of.locate(self.columns[coordinate])
 
 
 def judge_fully(
@@ -141,6 +55,7 @@ class _Coverage:
         self.progress = progress or (lambda done, of: None)
         step = options.step or first_step(subject.precision)
         self.direction = subject.direction(seed, step, options.step is not None)
+        self.steps = subject.arrays.where(self.direction == 0, math.inf, abs(self.direction))
         self.rows, self.columns = subject.outputs.size, subject.inputs.size
 
     def judgements(self) -> Iterator[Judgement]:
@@ -165,12 +80,12 @@ class _Coverage:
         xp, subject = self.subject.arrays, self.subject
         blocks = []
         if subject.mode == "reverse":
-            for start, stop in _batches(low, high, max(self.rows, self.columns)):
+            for start, stop in batches(low, high, max(self.rows, self.columns)):
                 blocks.append(subject.pullback_many(_along(xp, xp.ones_like(subject.centre), start, stop)))
                 self.progress(stop, 2 * self.rows)
             return xp.concatenate(blocks) if len(blocks) > 1 else blocks[0]
         unit = xp.ones_like(self.direction)
-        for start, stop in _batches(0, self.columns, max(self.rows, self.columns)):
+        for start, stop in batches(0, self.columns, max(self.rows, self.columns)):
             blocks.append(subject.pushforward_many(_along(xp, unit, start, stop))[:, low:high])
             self.progress(stop, 2 * self.columns)
         return (xp.concatenate(blocks) if len(blocks) > 1 else blocks[0]).T
@@ -179,26 +94,29 @@ class _Coverage:
         """The columns to look at with more care, worst first, the smallest error looked for, and the largest claim."""
         xp = self.subject.arrays
         suspects: list[tuple[float, int]] = []
-        known = xp.isfinite(claimed)
-        if not bool(known.all()):
+        largest = _largest(claimed)
+        if not math.isfinite(largest):
+            known = xp.isfinite(claimed)
             suspects += [(-math.inf, column) for column in xp.where(~known.all(0))[0].tolist()]
             claimed = xp.where(known, claimed, 0.0)
+            largest = _largest(claimed)
         band = _Band(self.subject, self.options, first, int(claimed.shape[0]))
         groups = groups_of(xp, claimed, self.direction)
         count = self.columns if groups is None else len(groups)
-        for start, stop in _batches(0, count, max(self.rows, self.columns)):
+        for start, stop in batches(0, count, 2 * max(self.rows, self.columns)):  # to either side
             if groups is None:
                 directions = _along(xp, self.direction, start, stop)
+                steps = self.steps[start:stop]
                 predicted = (claimed[:, start:stop] * self.direction[start:stop]).T
             else:
-                directions = _directions(xp, self.direction, groups[start:stop])
+                directions = directions_of(xp, self.direction, groups[start:stop])
+                steps = xp.stack([self.steps[group].min() for group in groups[start:stop]])
                 predicted = directions @ claimed.T
-            for number, excess, rows in band.look(directions, predicted):
+            for number, excess, rows in band.look(directions, steps[:, None], predicted):
                 place = start + number
                 columns = [place] if groups is None else self._involved(claimed, groups[place], rows, band)
                 suspects += [(-excess, column) for column in columns]
             self.progress(count + stop, 2 * count)
-        largest = max(float(claimed.max()), -float(claimed.min()))
         relative = band.coarsest / largest if largest else math.inf
         ranked = dict.fromkeys(column for _, column in sorted(suspects))
         return list(ranked), Resolution(absolute=band.coarsest, relative=relative), largest
@@ -213,7 +131,7 @@ class _Coverage:
         involved = [column for column, has_entry in zip(group, entries, strict=True) if has_entry]
         if not involved or len(involved) == len(group):
             return group
-        ahead, behind = band.changes(_directions(xp, self.direction, [involved, group]))
+        ahead, behind = band.changes(directions_of(xp, self.direction, [involved, group]))
         slopes = (ahead - behind)[:, rows]
         return involved if bool((abs(slopes[0] - slopes[1]) <= band.noise[rows]).all()) else group
 
@@ -224,12 +142,9 @@ class _Band:
     def __init__(self, subject: Subject, options: Probing, first: int, rows: int) -> None:
         self.subject, self.options = subject, options
         self.rows = slice(first, first + rows)
-        self.centre = subject.centre[self.rows]
-        values = (
-            self.centre
-            if subject.finite
-            else subject.arrays.where(subject.arrays.isfinite(self.centre), self.centre, 0.0)
-        )
+        values = subject.centre[self.rows]
+        if not subject.finite:
+            values = subject.arrays.where(subject.arrays.isfinite(values), values, 0.0)
         usual = math.sqrt(float(values @ values) / rows)
         self.noise = abs(values)
         self.noise += usual + subject.tiny / (ROUNDING * subject.precision)
@@ -238,27 +153,33 @@ class _Band:
 
     def changes(self, directions: Array) -> tuple[Array, Array]:
         """How the outputs change along each direction, and against it."""
-        ahead = self.subject.evaluate_many(directions, 1.0)[:, self.rows]
-        return ahead - self.centre, self.subject.evaluate_many(directions, -1.0)[:, self.rows] - self.centre
+        both = self.subject.arrays.concatenate([directions, -directions])
+        changes = self.subject.evaluate_many(both, 1.0)[:, self.rows] - self.subject.centre[self.rows]
+        count = directions.shape[0]
+        return changes[:count], changes[count:]
 
-    def look(self, directions: Array, predicted: Array) -> list[tuple[int, float, Array]]:
-        """The directions along which something is off, bent or hidden, each with how far off, and in which rows."""
+    def look(self, directions: Array, steps: Array, predicted: Array) -> list[tuple[int, float, Array]]:
+        """The directions along which something is off, bent or hidden, each with how far off, and in which rows.
+
+        `steps` are the shortest along each direction, of those that are taken.
+        """
         xp, options = self.subject.arrays, self.options
         ahead, behind = self.changes(directions)
-        size, steps = abs(predicted), _shortest(xp, directions)
-        peak = xp.amax(size, 1)
-        hidden = (size > 0) & (self.noise > BLIND * peak[:, None])
+        size = abs(predicted)
+        peak = xp.amax(size, 1)[:, None]
+        hidden = (size > 0) & (self.noise > BLIND * peak)
         size *= CLAIM_ACCURACY + options.rtol
         allowed = size + self.noise
-        allowed += (FIRST_LOOK * peak + options.atol * steps)[:, None]
+        allowed += FIRST_LOOK * peak + options.atol * steps
         bend = abs(ahead + behind)
         ahead -= behind
         ahead *= 0.5
         ahead -= predicted
         error = abs(ahead)
-        fine = (error <= allowed) & (bend <= (BENT * peak)[:, None] + 4 * self.noise) & ~hidden
-        seen = xp.where(hidden, 0.0, allowed)
-        self.coarsest = max(self.coarsest, float((xp.amax(seen, 1) / steps).max()))
+        fine = (error <= allowed) & (bend <= BENT * peak + 4 * self.noise) & ~hidden
+        seen = allowed / steps
+        seen[hidden] = 0.0
+        self.coarsest = max(self.coarsest, float(seen.max()))
         if bool(fine.all()):
             return []
         found = []
@@ -269,29 +190,12 @@ class _Band:
         return found
 
 
-def _batches(low: int, high: int, width: int) -> Iterator[tuple[int, int]]:
-    many = max(1, AT_ONCE // width)
-    return ((start, min(start + many, high)) for start in range(low, high, many))
-
-
 def _along(xp: Array, vector: Array, low: int, high: int) -> Array:
     """The vector's coordinates in a range, each in a row of its own."""
-    if high - low == vector.shape[0]:
-        return xp.diag(vector)
-    block = xp.zeros_like(xp.stack([vector] * (high - low)))
-    block[xp.arange(high - low), xp.arange(low, high)] = vector[low:high]
-    return block
+    places = xp.arange(vector.shape[0], device=vector.device)
+    return xp.where(places[low:high, None] == places, vector, 0.0)
 
 
-def _shortest(xp: Array, directions: Array) -> Array:
-    """The shortest step along each direction, of those that are taken; infinite where there is none."""
-    return -xp.amax(xp.where(directions == 0, -math.inf, -abs(directions)), 1)
-
-
-def _directions(xp: Array, direction: Array, groups: list[list[int]]) -> Array:
-    """For each group of columns a direction that moves these alone, stacked."""
-    block = xp.zeros_like(xp.stack([direction] * len(groups)))
-    where = [number for number, group in enumerate(groups) for _ in group]
-    columns = [column for group in groups for column in group]
-    block[where, columns] = direction[columns]
-    return block
+def _largest(entries: Array) -> float:
+    """The size of the largest entry; not finite where an entry is not."""
+    return max(float(entries.max()), -float(entries.min()))

@@ -43,6 +43,8 @@ class Judgement:
 
     def named(self, mode: str) -> Judgement:
         """The same, said of a mode or a nesting of modes."""
+        if not self.findings and not self.readings:
+            return self
         findings = tuple(replace(finding, mode=mode) for finding in self.findings)
         readings = tuple(replace(reading, mode=mode) for reading in self.readings)
         return replace(self, findings=findings, readings=readings)
@@ -262,8 +264,7 @@ def _not_finite(evidence: _Evidence, probe: Probe) -> Judgement:
         return _not_finite_output(evidence, probe, first, count)
     place = subject.inputs.locate(first)
     ladder = Ladder(subject, restricted(subject, probe.ladder.direction, first, first + 1))
-    for exponent in (0, 1, -1, -2):
-        ladder.add(exponent)
+    ladder.add(0, 1, -1, -2)
     estimates = ladder.estimates()
     sums = combine(ladder, subject.cotangent(probe.seed))
     bent = bool(ladder.bends(estimates.bar).any())

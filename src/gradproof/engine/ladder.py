@@ -43,6 +43,7 @@ class Ladder:
         self.subject = subject
         self.direction = direction
         self.rungs: list[Rung] = []
+        self._fetched: dict[int, Rung] = {}
         self._known: Estimates | None = None
         self._noise: Noise | None = None
         self._shortest: float | None = None
@@ -75,12 +76,28 @@ class Ladder:
         """The exponent of the coarsest rung."""
         return round(math.log(self.rungs[-1].t, RATIO))
 
-    def add(self, exponent: int) -> None:
-        """Evaluate the rung at t = 4^exponent."""
-        t = RATIO**exponent
-        rung = Rung(t, self.subject.evaluate(self.direction, -t), self.subject.evaluate(self.direction, t))
-        self.rungs = sorted([*self.rungs, rung], key=lambda rung: rung.t)
+    def fetch(self, *exponents: int) -> None:
+        """Evaluate the rungs at t = 4^exponent together, to be added later."""
+        wanted = [exponent for exponent in exponents if exponent not in self._fetched]
+        values = self.subject.evaluate_along(
+            self.direction, [sign * RATIO**exponent for exponent in wanted for sign in (-1.0, 1.0)]
+        )
+        for number, exponent in enumerate(wanted):
+            self._fetched[exponent] = Rung(RATIO**exponent, values[2 * number], values[2 * number + 1])
+
+    def add(self, *exponents: int) -> None:
+        """Add the rungs at t = 4^exponent."""
+        self.fetch(*exponents)
+        rungs = [*self.rungs, *map(self._fetched.pop, exponents)]
+        self.rungs = sorted(rungs, key=lambda rung: rung.t)
         self._known = self._noise = None
+
+    def aside(self, *exponents: int) -> Ladder:
+        """A ladder of these rungs alone, which are kept for when they are added to this one."""
+        self.fetch(*exponents)
+        other = Ladder(self.subject, self.direction)
+        other.rungs = [self._fetched[exponent] for exponent in sorted(exponents)]
+        return other
 
     def noise(self) -> Noise:
         """The noise of values: what their type allows, or, on more than two rungs, what is usual among the outputs."""
@@ -118,23 +135,29 @@ class Ladder:
 
     def pieces(self, low: int, high: int) -> Iterator[tuple[slice, Estimates]]:
         """The best slopes of a range of outputs, chunk by chunk, so that nothing of the outputs' size is held."""
-        xp, centre, known, noise = self.subject.arrays, self.subject.centre, self._known, self.noise()
+        known = self.estimates() if self.subject.outputs.size <= CHUNK else self._known
         for where in slices(low, high):
             if known is not None:
                 yield where, Estimates(known.value[where], known.bar[where], known.floor[where])
             else:
-                rungs = self.rungs if where.stop - where.start == self.subject.outputs.size else self._cut(where)
-                yield where, best_slopes(xp, centre[where], rungs, noise)
+                yield where, self._best(where)
 
     def estimates(self) -> Estimates:
         """The best slope of every output, and its bar."""
-        if self._known is None:
+        size = self.subject.outputs.size
+        if self._known is None and size <= CHUNK:
+            self._known = best_slopes(self.subject.arrays, self.subject.centre, self.rungs, self.noise())
+        elif self._known is None:
             xp, centre = self.subject.arrays, self.subject.centre
             whole = Estimates(xp.empty_like(centre), xp.empty_like(centre), xp.empty_like(centre))
-            for where, piece in self.pieces(0, self.subject.outputs.size):
+            for where in slices(0, size):
+                piece = self._best(where)
                 whole.value[where], whole.bar[where], whole.floor[where] = piece.value, piece.bar, piece.floor
             self._known = whole
         return self._known
+
+    def _best(self, where: slice) -> Estimates:
+        return best_slopes(self.subject.arrays, self.subject.centre[where], self._cut(where), self.noise())
 
     def _cut(self, where: slice) -> list[Rung]:
         return [Rung(rung.t, rung.minus[where], rung.plus[where]) for rung in self.rungs]

@@ -139,8 +139,7 @@ class _Column:
         piece = restricted(subject, probe.ladder.direction, coordinate, coordinate + 1)
         self.piece, self.step = piece, float(piece[coordinate].sum())
         ladder = Ladder(subject, piece)
-        ladder.add(exponent)
-        ladder.add(exponent + 1)
+        ladder.add(exponent, exponent + 1)
         self.estimates: Estimates = ladder.estimates()
         sums = combine(ladder, probe.cotangent)
         self.claimed = probe.predicted(piece) / self.step

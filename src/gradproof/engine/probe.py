@@ -140,8 +140,7 @@ def ask(subject: Subject, seed: int, options: Probing, span: tuple[int, int] | N
     if span is not None:
         direction = restricted(subject, direction, *span)
     ladder = Ladder(subject, direction)
-    ladder.add(0)
-    ladder.add(1)
+    ladder.add(0, 1)
     probes = _asked(ladder, step, seed, options)
     if subject.mode == "forward" and all(probe.agrees for probe in probes):
         probes += _strays(ladder, step, seed, options)
@@ -274,14 +273,10 @@ def _deeper(probe: Probe) -> bool:
     lowest = max(FINEST, ladder.lowest - spare)
     if lowest >= ladder.lowest - 1:
         return False
-    deep = Ladder(ladder.subject, ladder.direction)
-    deep.add(lowest)
-    deep.add(lowest + 1)
-    seen = combine(deep, probe.cotangent)
+    seen = combine(ladder.aside(lowest, lowest + 1), probe.cotangent)
     if abs(seen.slope - probe.sums.slope) <= seen.bar + probe.bar:
         return False
-    while ladder.lowest > lowest:
-        ladder.add(ladder.lowest - 1)
+    ladder.add(*range(lowest, ladder.lowest))
     return True
 
 
@@ -315,6 +310,8 @@ def _grow(ladder: Ladder, cotangent: Array, step: float, enough: float) -> None:
     stride = max(1, ladder.subject.outputs.size // SAMPLE)
     thorough = enough == math.inf
     enough = 0.0 if thorough else enough / math.sqrt(stride) / CAUTION
+    if thorough:
+        ladder.fetch(*_certain(ladder, step))
     start, lost = _score(ladder, cotangent, stride)
     score = start
     while (exponent := ladder.lowest - 1) >= FINEST:
@@ -335,6 +332,13 @@ def _grow(ladder: Ladder, cotangent: Array, step: float, enough: float) -> None:
             return
 
 
+def _certain(ladder: Ladder, step: float) -> list[int]:
+    """The rungs that a thorough ladder gets in any case."""
+    below = range(max(FINEST, min(ladder.lowest - 1, -2)), ladder.lowest)
+    above = range(ladder.highest + 1, ladder.highest + 1 + math.ceil(-math.log(step, RATIO)))
+    return [*below, *(exponent for exponent in above if step * RATIO**exponent <= CLIMB)]
+
+
 def _score(ladder: Ladder, cotangent: Array, stride: int) -> tuple[float, float]:
     """The bar of a sample of outputs, one that says nothing counting no more than its slope could; and their share."""
     if stride > 1:
@@ -345,7 +349,7 @@ def _score(ladder: Ladder, cotangent: Array, stride: int) -> tuple[float, float]
     weighted = abs(cotangent) * ladder.subject.arrays.where(telling, estimates.bar, most)
     score = min(float(weighted.sum()), SPREAD * math.sqrt(float(weighted @ weighted)))
     if len(ladder.rungs) > 2:
-        telling = telling | ladder.bends(estimates.bar)  # a kink says all that it will ever say
+        telling = telling | ladder.bends(estimates.bar) | ladder.jumps()  # they say all that they will ever say
     return score, 1 - float(telling.sum()) / ladder.subject.outputs.size
 
 

@@ -131,9 +131,8 @@ def _bent(centre: Array, rungs: list[Rung], bar: Array) -> Array:
 def noise_around(centre: Array, rungs: list[Rung], least: Noise) -> Noise:
     """The noise that is usual among these outputs: medians, of those that change at all."""
     sizes = abs(centre).tolist()
-    fourths = [
-        abs(RATIO**2 * lower.split(centre)[1] - upper.split(centre)[1]).tolist() for lower, upper in pairwise(rungs)
-    ]
+    evens = [rung.split(centre)[1] for rung in rungs]
+    fourths = [abs(RATIO**2 * lower - upper).tolist() for lower, upper in pairwise(evens)]
     shares = sorted(fourth / size for fourth, size in zip(fourths[0], sizes, strict=True) if size > 0 and fourth >= 0)
     grain = DEVIATIONS * shares[len(shares) // 2] / (0.67 * FOURTH) if shares else 0.0
     return replace(least, grain=max(least.grain, min(grain, COARSEST)), hum=tuple(map(_usual, fourths)))

@@ -6,6 +6,7 @@ coordinates). Any array type with operators, slices and a namespace of NumPy's n
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from gradproof.engine.results import Place
@@ -114,6 +115,10 @@ class Subject(Protocol):
         """The value at point + t·direction; NaN throughout where the function is not defined."""
         ...
 
+    def evaluate_along(self, direction: Array, steps: Sequence[float]) -> Sequence[Array]:
+        """The same at several steps along one direction."""
+        ...
+
     def rounded(self, asked: Array) -> Array:
         """What the derivative under test is asked, an incoming gradient or a direction, as its precision holds it."""
         ...
@@ -193,6 +198,10 @@ class Watched:
     def evaluate(self, direction: Array, t: float) -> Array:
         """The watched values."""
         return self.whole.evaluate(direction, t)[self.chosen]
+
+    def evaluate_along(self, direction: Array, steps: Sequence[float]) -> list[Array]:
+        """The watched values."""
+        return [values[self.chosen] for values in self.whole.evaluate_along(direction, steps)]
 
     def rounded(self, asked: Array) -> Array:
         """As of the whole."""

@@ -18,13 +18,17 @@ class Bar:
 
     def __init__(self, title: str, wanted: bool | None) -> None:
         self._title = title
-        self._silent = not (sys.stderr.isatty() if wanted is None else wanted)
+        self._wanted = wanted
         self._began = time.monotonic()
         self._bar: Any = None
 
     def __call__(self, done: int, of: int) -> None:
         """Show it, once it has taken long enough."""
-        if self._silent or time.monotonic() - self._began < PATIENCE:
+        if time.monotonic() - self._began < PATIENCE:
+            return
+        if self._wanted is None:
+            self._wanted = sys.stderr.isatty()
+        if not self._wanted:
             return
         if self._bar is None:
             self._bar = _bar()

@@ -22,7 +22,7 @@ from gradproof.frameworks.torch.spaces import Space
 if TYPE_CHECKING:
     from gradproof.frameworks.torch.subject import TorchSubject
 
-FEW = 10  # rows up to which a batch is not worth its while
+FEW = 24  # rows up to which a batch is not worth its while
 SAME = 1e4  # units of rounding by which a batch may differ from the plain answer
 
 
@@ -35,7 +35,7 @@ class Batches:
 
     def values(self, directions: Tensor, t: float) -> Tensor:
         """The function's values along each direction."""
-        subject = self.subject
+        subject, count = self.subject, directions.shape[0]
 
         def moved() -> list[Tensor]:
             steps = stacked(subject.inputs, directions)
@@ -44,8 +44,8 @@ class Batches:
         def batch() -> Tensor:
             evaluations = subject.tally.evaluations
             found = _vmapped(partial(self._fitting, subject.caller.copies()), moved())
-            subject.tally.evaluations = evaluations + len(directions)
-            return _rows(subject.outputs, found, len(directions))
+            subject.tally.evaluations = evaluations + count
+            return _rows(subject.outputs, found, count)
 
         def singly() -> Tensor:
             return torch.stack([subject.evaluate(direction, t) for direction in directions])
@@ -53,6 +53,10 @@ class Batches:
         def one_by_one() -> Tensor:
             if not self.plain or not all(map(fills_its_storage, subject.points)):
                 return singly()  # which keeps the strides of the inputs
+            with torch.no_grad():
+                return by_rows()
+
+        def by_rows() -> Tensor:
             found, storages = [], subject.storages.copy()
             for row in zip(*(stack.unbind(0) for stack in moved()), strict=True):
                 try:
@@ -65,16 +69,15 @@ class Batches:
                     return singly()  # which copies what comes in the same memory again
                 storages |= here
             stacks = [torch.stack(results) for results in zip(*found, strict=True)]
-            return _rows(subject.outputs, stacks, len(directions))
+            return _rows(subject.outputs, stacks, count)
 
-        plain = partial(subject.evaluate, directions[-1], t)
-        return self._batched("values", len(directions), batch, plain, one_by_one)
+        return self._batched("values", count, batch, lambda: subject.evaluate(directions[-1], t), one_by_one)
 
     def gradients(self, cotangents: Tensor) -> Tensor:
         """The gradients for each incoming gradient."""
-        subject = self.subject
+        subject, count = self.subject, cotangents.shape[0]
         if subject.detached:
-            return cotangents.new_zeros((len(cotangents), subject.inputs.size))
+            return cotangents.new_zeros((count, subject.inputs.size))
 
         def pulled(*incoming: Tensor) -> tuple[Tensor, ...]:
             found = subject.gradients(subject.results, subject.leaves, incoming)
@@ -86,8 +89,8 @@ class Batches:
         def batch() -> Tensor:
             pullbacks = subject.tally.pullbacks
             found = _vmapped(pulled, stacked(subject.outputs, cotangents))
-            subject.tally.pullbacks = pullbacks + len(cotangents)
-            return _rows(subject.inputs, found, len(cotangents))
+            subject.tally.pullbacks = pullbacks + count
+            return _rows(subject.inputs, found, count)
 
         def one_by_one() -> Tensor:
             if not self.plain:
@@ -95,14 +98,13 @@ class Batches:
             stacks = (stack.clone().unbind(0) for stack in stacked(subject.outputs, cotangents))
             found = [pulled(*incoming) for incoming in zip(*stacks, strict=True)]
             whole = [torch.stack(gradients) for gradients in zip(*found, strict=True)]
-            return _rows(subject.inputs, whole, len(cotangents))
+            return _rows(subject.inputs, whole, count)
 
-        plain = partial(subject.pullback, cotangents[-1])
-        return self._batched("gradients", len(cotangents), batch, plain, one_by_one)
+        return self._batched("gradients", count, batch, lambda: subject.pullback(cotangents[-1]), one_by_one)
 
     def tangents(self, directions: Tensor) -> Tensor:
         """The pushforwards along each direction."""
-        subject = self.subject
+        subject, count = self.subject, directions.shape[0]
 
         def batch() -> Tensor:
             evaluations = subject.tally.evaluations
@@ -114,14 +116,13 @@ class Batches:
 
             found = _vmapped(pushed, stacked(subject.inputs, directions))
             subject.tally.evaluations = evaluations
-            subject.tally.pushforwards += len(directions)
-            return _rows(subject.outputs, found, len(directions))
+            subject.tally.pushforwards += count
+            return _rows(subject.outputs, found, count)
 
         def one_by_one() -> Tensor:
             return torch.stack([subject.pushforward(direction) for direction in directions])
 
-        plain = partial(subject.pushforward, directions[-1])
-        return self._batched("tangents", len(directions), batch, plain, one_by_one)
+        return self._batched("tangents", count, batch, lambda: subject.pushforward(directions[-1]), one_by_one)
 
     def _fitting(self, rest: Sequence[Tensor] | None, *moved: Tensor) -> tuple[Tensor, ...]:
         results = self.subject.results_of(moved, rest)
@@ -147,19 +148,18 @@ class Batches:
                 if _same(found[-1], plain(), self.subject.precision):
                     return found
                 refused.add(kind)
-        with torch.no_grad():
-            return one_by_one()
+        return one_by_one()
 
 
 def stacked(space: Space, rows: Tensor) -> list[Tensor]:
     """The tensors that each row has the coordinates of, stacked along a first dimension."""
-    tensors = []
+    tensors, count = [], rows.shape[0]
     for part in space.parts:
         piece = rows[:, part.start : part.stop].to(device=part.device, dtype=real_dtype(part.dtype))
         if part.dtype.is_complex:
-            tensors.append(torch.view_as_complex(piece.reshape(len(rows), *part.chart.shape, 2).contiguous()))
+            tensors.append(torch.view_as_complex(piece.reshape(count, *part.chart.shape, 2).contiguous()))
         else:
-            tensors.append(piece.reshape(len(rows), *part.chart.shape))
+            tensors.append(piece.reshape(count, *part.chart.shape))
     return tensors
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +30,21 @@ class Tally:
     inside: float = 0.0
 
 
+class Timed:
+    """Adds the time that passes within it to what is spent inside the user's code."""
+
+    __slots__ = ("_began", "_tally")
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+
+    def __enter__(self) -> None:
+        self._began = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self._tally.inside += time.perf_counter() - self._began
+
+
 class Caller:
     """A function, the tensors it receives, and those of them that are varied.
 
@@ -39,7 +53,7 @@ class Caller:
 
     def __init__(self, call: Call, varied: list[int], slots: list[Slot], tally: Tally) -> None:
         self.call, self.varied, self.slots, self.tally = call, varied, slots, tally
-        self._varied = set(varied)
+        self._others = sorted(set(range(len(slots))).difference(varied))
         for slot in slots:
             _refuse_tangent(slot)
         self.draws = self.needs_graph = False
@@ -97,14 +111,12 @@ class Caller:
 
     def copies(self) -> list[Tensor]:
         """All tensors: of those not varied copies, or where they are large and not written to, other views of them."""
-        tensors = []
-        for number, slot in enumerate(self.slots):
-            tensor = slot.tensor
-            if number not in self._varied:
-                small = tensor.numel() < LARGE
-                tensor = replica(tensor) if small or self.written[number] else tensor.detach()
-                tensor.requires_grad_(slot.tensor.requires_grad)
-            tensors.append(tensor)
+        tensors = [slot.tensor for slot in self.slots]
+        for number in self._others:
+            tensor = tensors[number]
+            copied = tensor.numel() < LARGE or self.written[number]
+            tensors[number] = replica(tensor) if copied else tensor.detach()
+            tensors[number].requires_grad_(tensor.requires_grad)
         return tensors
 
     def results(self, result: Any) -> list[Tensor]:
@@ -114,16 +126,11 @@ class Caller:
         found = dict(trees.leaves(result, self.call.result))
         return [tensor for path in self.paths if isinstance(tensor := found.get(path), Tensor)]
 
-    @contextmanager
-    def timed(self) -> Iterator[None]:
+    def timed(self) -> Timed:
         """Time inside the user's code, with the draws as they were."""
         if self.draws:
             self._generators.restore()
-        began = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.tally.inside += time.perf_counter() - began
+        return Timed(self.tally)
 
     def put_back(self) -> None:
         """Leave every generator as it was found."""

@@ -20,6 +20,7 @@ from gradproof.frameworks.torch.derivatives import Incoming, derivative
 from gradproof.frameworks.torch.duals import level_is_open
 from gradproof.frameworks.torch.graph import custom_functions, differentiable_once, has_forward_rule
 from gradproof.frameworks.torch.makeup import is_plain
+from gradproof.frameworks.torch.small import for_the_engine, silence
 from gradproof.frameworks.torch.subject import TorchSubject
 
 MISSING = "not differentiable"  # the first words of what is said where torch has no derivative
@@ -52,7 +53,8 @@ class Examination:
             whole = _mutated(self.subject.mutated)
         else:
             whole = _available(list(self._second_order() if self.options.order == 2 else self._first_order()))
-        return replace(whole, notes=(*dict.fromkeys(whole.notes), *self.subject.notes, *self.notes))
+        notes = (*dict.fromkeys(whole.notes), *self.subject.notes, *self.notes)
+        return whole if notes == whole.notes else replace(whole, notes=notes)
 
     def _asked(self) -> set[str]:
         return {*(self.options.modes or ()), *(mode for nesting in self.options.nestings or () for mode in nesting)}
@@ -126,17 +128,11 @@ class Examination:
         options, seed = self.options, self.seed
         ask = partial(judge_fully, progress=self.progress) if options.coverage == "full" else judge
         wide = subject.widened() if subject.precision > DOUBLE and options.step is None else None
-        if wide is None:
-            found = ask(in_mode(subject, mode), probes=options.probes, seed=seed, options=options.probing)
-        else:
-            found = judge_rounded(
-                in_mode(subject, mode),
-                in_mode(wide, mode),
-                probes=options.probes,
-                seed=seed,
-                options=options.probing,
-                judged=ask,
-            )
+        if wide is not None:
+            ask = partial(judge_rounded, wide=in_mode(for_the_engine(wide), mode), judged=ask)
+        judged = in_mode(for_the_engine(subject), mode)
+        with silence():
+            found = ask(judged, probes=options.probes, seed=seed, options=options.probing)
         found = self._held_to_contracts(subject, mode, found).named(label)
         return _missing(found, label) if _torch_lacks(subject, mode, found) else _in_sparse_words(subject, found)
 

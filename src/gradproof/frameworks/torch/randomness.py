@@ -27,7 +27,7 @@ class HeldGenerators:
 
     def moved(self) -> bool:
         """Whether anything has been drawn since. A draw moves a Mersenne twister's position or renews its key."""
-        self._python_moved |= self._python != _PythonState.now()
+        self._python_moved |= self._python.moved()
         self._numpy_moved |= self._numpy is not None and self._numpy.moved()
         return self._python_moved or self._numpy_moved or self._moved_in_torch()
 
@@ -44,10 +44,9 @@ class HeldGenerators:
     def _moved_in_torch(self) -> bool:
         if not torch.equal(self._torch, torch.get_rng_state()):
             return True
-        return any(
-            not torch.equal(held, now)
-            for held, now in zip(self._cuda, torch.cuda.get_rng_state_all() if self._cuda else [], strict=True)
-        )
+        if not self._cuda:
+            return False
+        return not all(map(torch.equal, self._cuda, torch.cuda.get_rng_state_all()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +65,13 @@ class _PythonState:
         """The present state."""
         if not _MEMORY_IS_KNOWN:
             return cls(None, None, random.getstate())
-        return cls(ctypes.string_at(id(_PYTHON) + _HEADER, TWISTER), _PYTHON.gauss_next)
+        return cls(_MEMORY.raw, _PYTHON.gauss_next)
+
+    def moved(self) -> bool:
+        """Whether anything has been drawn since."""
+        if self.twister is None:
+            return bool(self.whole != random.getstate())
+        return bool(self.twister != _MEMORY.raw or self.gauss_next != _PYTHON.gauss_next)
 
     def restore(self) -> None:
         """Put it back."""
@@ -75,6 +80,14 @@ class _PythonState:
 
 _PYTHON: Any = getattr(random, "_inst", None)
 _HEADER: int = object.__basicsize__
+
+
+def _twister_at(address: int) -> Any:
+    """A twister as it lies in memory: its `raw` bytes are those of the moment."""
+    return (ctypes.c_char * TWISTER).from_address(address)
+
+
+_MEMORY = _twister_at(id(_PYTHON) + _HEADER)
 
 
 def _numbers(twister: bytes) -> tuple[int, ...]:
@@ -89,7 +102,7 @@ def _memory_is_known() -> bool:
         return False
     if random.Random.__basicsize__ < _HEADER + TWISTER:
         return False
-    return bool(_numbers(ctypes.string_at(id(_PYTHON) + _HEADER, TWISTER)) == random.getstate()[1])
+    return bool(_numbers(_MEMORY.raw) == random.getstate()[1])
 
 
 _MEMORY_IS_KNOWN = _memory_is_known()
@@ -105,8 +118,10 @@ class _NumpyState:
     _last: _NumpyState | None = None
 
     def __init__(self, module: Any) -> None:
-        self._module = module
-        self._memory = _memory_of(module)
+        self._module, self._generator = module, module.get_bit_generator()
+        known = type(self._generator).__name__ == "MT19937"
+        self._memory = _twister_at(self._generator.ctypes.state_address) if known else None
+        self._twister = self._memory.raw if self._memory else b""
         self._state = module.get_state()
 
     @classmethod
@@ -120,17 +135,11 @@ class _NumpyState:
         return cls._last
 
     def moved(self) -> bool:
-        """Whether anything has been drawn since."""
-        return self._memory is None or self._memory != _memory_of(self._module)
+        """Whether anything has been drawn since, or the generator is another; always of one of another kind."""
+        if self._memory is None or self._module.get_bit_generator() is not self._generator:
+            return True
+        return bool(self._twister != self._memory.raw)
 
     def restore(self) -> None:
         """Put it back."""
         self._module.set_state(self._state)
-
-
-def _memory_of(module: Any) -> bytes | None:
-    """The twister as it lies in memory; None for a generator of another kind."""
-    generator = module.get_bit_generator()
-    if type(generator).__name__ != "MT19937":
-        return None
-    return ctypes.string_at(generator.ctypes.state_address, TWISTER)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,6 +37,13 @@ class Part:
         words = self.chart.words()
         kind = f"{str(self.dtype).removeprefix('torch.')}{list(self.chart.shape)}"
         return f"{self.path}: {kind}" + (f" ({words})" if words else "")
+
+
+@functools.cache
+def _limits(dtype: torch.dtype) -> tuple[float, float, float]:
+    """The spacing of numbers near one, the largest number, and the distance between the smallest."""
+    info = torch.finfo(dtype)
+    return info.eps, info.max, info.smallest_normal * info.eps
 
 
 class Space:
@@ -82,17 +90,17 @@ class Space:
     @property
     def precision(self) -> float:
         """The spacing of numbers near one in the coarsest dtype."""
-        return max(torch.finfo(dtype).eps for dtype in {part.dtype for part in self.parts})
+        return max([_limits(part.dtype)[0] for part in self.parts])
 
     @property
     def largest(self) -> float:
         """The largest finite number in the dtype that holds the fewest."""
-        return min(torch.finfo(part.dtype).max for part in self.parts)
+        return min([_limits(part.dtype)[1] for part in self.parts])
 
     @property
     def tiny(self) -> float:
         """The distance between the smallest numbers of the coarsest dtype."""
-        return max(torch.finfo(part.dtype).smallest_normal * torch.finfo(part.dtype).eps for part in self.parts)
+        return max([_limits(part.dtype)[2] for part in self.parts])
 
     def fits(self, tensors: Sequence[Tensor]) -> bool:
         """Whether these tensors have this space's shapes and kinds."""
@@ -121,11 +129,10 @@ class Space:
         """Signs times magnitudes in [½, 1] of a size: they never shrink a lone error much, nor cancel several."""
         generator = torch.Generator("cpu").manual_seed(seed)
         if self.size <= BLOCK:
-            vector = _signed((self.size,), 0.5, generator)
+            vector = _signed((self.size,), _HALF, generator)
             return (vector if size == 1 else vector.mul_(size)).to(self.device)
-        least = math.sqrt(0.5)
-        outer = _signed((-(-self.size // BLOCK), 1), least, generator).mul_(size).to(self.device)
-        inner = _signed((1, BLOCK), least, generator).to(self.device)
+        outer = _signed((-(-self.size // BLOCK), 1), _ROOT, generator).mul_(size).to(self.device)
+        inner = _signed((1, BLOCK), _ROOT, generator).to(self.device)
         return (outer * inner).view(-1)[: self.size]
 
     def locate(self, coordinate: int) -> Place:
@@ -174,10 +181,12 @@ def scale_of(coordinates: Tensor, device: torch.device | str = "cpu") -> Tensor 
 
 def _common_scale(entries: list[float]) -> float | None:
     """The root mean square of a few numbers of like size; None where there is more to say."""
-    if not all(0 < abs(entry) < math.inf for entry in entries):
+    if not entries:
+        return 1.0
+    if not all(entries) or not math.isfinite(sum(map(abs, entries))):
         return None
-    root = math.sqrt(math.fsum(entry * entry for entry in entries) / len(entries)) if entries else 1.0
-    middle = math.exp(math.fsum(math.log(abs(entry)) for entry in entries) / max(1, len(entries)))
+    root = math.sqrt(math.fsum([entry * entry for entry in entries]) / len(entries))
+    middle = math.exp(math.fsum(map(math.log, map(abs, entries))) / len(entries))
     return root if 0 < root <= WILD * middle and root < math.inf else None
 
 
@@ -189,10 +198,10 @@ def _sizes(sample: Tensor) -> tuple[float, float]:
     return root, math.exp(min(700.0, float(sample.log().mean())))
 
 
-def _signed(shape: tuple[int, ...], least: float, generator: torch.Generator) -> Tensor:
+def _signed(shape: tuple[int, ...], least: Tensor, generator: torch.Generator) -> Tensor:
     centred = torch.rand(shape, generator=generator, dtype=torch.float64, device="cpu").sub_(0.5)
-    magnitude = torch.copysign(_ONE, centred)
-    return magnitude.mul_(least).add_(centred, alpha=2 * (1 - least))
+    return torch.copysign(least, centred).add_(centred, alpha=2 * (1 - float(least)))
 
 
-_ONE = torch.ones((), dtype=torch.float64, device="cpu")
+_HALF = torch.tensor(0.5, dtype=torch.float64, device="cpu")
+_ROOT = torch.tensor(math.sqrt(0.5), dtype=torch.float64, device="cpu")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -39,7 +40,7 @@ ORDINARY = (1e-100, 1e100)  # sizes of values whose squares can be added up
 
 def differentiating() -> AbstractContextManager[Any]:
     """Where gradients can be had, whatever mode the caller is in."""
-    return torch.inference_mode(False)
+    return torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext()
 
 
 class TorchSubject:
@@ -88,8 +89,10 @@ class TorchSubject:
 
     def widened(self) -> TorchSubject | None:
         """The same function in double precision, if it runs there and gives the same values up to rounding."""
+        slots = [slot.widened() for slot in self.slots]
+        if all(map(operator.is_, slots, self.slots)):  # it is in double precision, and casts to a lower one itself
+            return None
         try:
-            slots = [slot.widened() for slot in self.slots]
             wide = TorchSubject(self.call, self.varied, slots, self.tally, self.semantics)
         except Exception:
             return None
@@ -210,7 +213,7 @@ class TorchSubject:
                 piece.add_(origin).sub_(origin)
             else:
                 piece.copy_((origin + piece.to(origin.dtype)).sub_(origin))
-            if not bool(torch.isfinite(piece.sum())):
+            if not math.isfinite(float(piece.sum())):
                 piece.copy_(torch.where(torch.isfinite(piece), piece, 0.0))  # infinite inputs stay where they are
         return vector
 
@@ -249,6 +252,10 @@ class TorchSubject:
             shared = not storages.isdisjoint(memory_of(moved))
             self._memory = None if shared or self.caller.needs_graph else moved
         return values
+
+    def evaluate_along(self, direction: Tensor, steps: Sequence[float]) -> list[Tensor]:
+        """The same at several steps along one direction."""
+        return [self.evaluate(direction, t) for t in steps]
 
     def forget(self) -> None:
         """Let go of the memory that is held for moving along one direction."""

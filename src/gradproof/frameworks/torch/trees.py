@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any
+
+
+@functools.lru_cache
+def _is_mapping(kind: type) -> bool:
+    return issubclass(kind, Mapping)
 
 
 def leaves(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
@@ -13,7 +19,7 @@ def leaves(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
     >>> list(leaves((1, {"w": [2, None]}), "inputs"))
     [('inputs[0]', 1), ("inputs[1]['w'][0]", 2), ("inputs[1]['w'][1]", None)]
     """
-    if isinstance(tree, Mapping):
+    if _is_mapping(tree.__class__):
         for key, value in tree.items():
             yield from leaves(value, f"{path}[{key!r}]")
     elif isinstance(tree, (tuple, list)):
@@ -29,7 +35,7 @@ def rebuild(tree: Any, leaf: Callable[[Any], Any]) -> Any:
     >>> rebuild((1, {"w": [2, 3]}), lambda x: 10 * x)
     (10, {'w': [20, 30]})
     """
-    if isinstance(tree, Mapping):
+    if _is_mapping(tree.__class__):
         items = {key: rebuild(value, leaf) for key, value in tree.items()}
         if type(tree) is dict or not isinstance(tree, MutableMapping):
             return items

@@ -1,0 +1,128 @@
+"""Columns of a Jacobian as a subject of their own, of which every output is one entry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from gradproof.engine.results import Place
+from gradproof.engine.subject import Array, Frame, Subject
+
+AT_ONCE = 1 << 19  # numbers in one batch of calls
+
+
+class Columns:
+    """Some columns at once: its inputs are their steps, its outputs all outputs along each, one after the other.
+
+    It is a subject as far as the judge of a pushforward asks.
+    """
+
+    mode = "forward"
+
+    def __init__(self, whole: Subject, columns: list[int], claimed: Array, first: int, size: float) -> None:
+        """`claimed` is what is claimed of the columns, for outputs from `first` on; `size` is the largest claim."""
+        self.claim_size = size
+        self.whole, self.columns, self._claimed, self._first = whole, columns, claimed, first
+        self.rule, self.arrays, self.inputs = whole.rule, whole.arrays, _Steps(whole.inputs, columns)
+        self.precision, self.gradient_precision = whole.precision, whole.gradient_precision
+        self.largest, self.tiny = whole.largest, whole.tiny
+        self._rows = int(claimed.shape[0])
+        self._centre = whole.centre[first : first + self._rows]
+        self.centre = self.arrays.concatenate([self._centre] * len(columns))
+        self.finite = bool(self.arrays.isfinite(self.centre).all())
+        self.size = int(self.centre.shape[0])
+        self.spans = [(0, self.size)]
+        self._seen: dict[tuple[int, float], Array] = {}
+
+    @property
+    def outputs(self) -> Frame:
+        """It names its outputs itself."""
+        return self
+
+    @property
+    def trouble(self) -> str:
+        """As of the whole."""
+        return self.whole.trouble
+
+    def locate(self, coordinate: int) -> Place:
+        """The output that an entry belongs to."""
+        return self.whole.outputs.locate(self._first + coordinate % self._rows)
+
+    def direction(self, seed: int, step: float, absolute: bool) -> Array:
+        """For every column a direction that moves it alone, by its part of a random direction."""
+        return directions_of(self.arrays, self.whole.direction(seed, step, absolute), [[k] for k in self.columns])
+
+    def cotangent(self, seed: int) -> Array:
+        """Random incoming gradients, of every column its own."""
+        rows = slice(self._first, self._first + self._rows)
+        return self.arrays.concatenate([self.whole.cotangent(seed + k)[rows] for k in range(len(self.columns))])
+
+    def evaluate(self, direction: Array, t: float) -> Array:
+        """The values along each direction; those of a direction that was taken out stand still."""
+        return self.evaluate_along(direction, [t])[0]
+
+    def evaluate_along(self, direction: Array, steps: Sequence[float]) -> list[Array]:
+        """The same at several steps, in one batch; a column is asked about a step once, unless it is no step at all."""
+        moves = direction.sum(1).tolist()  # each moves one column
+        asked = [[(number, t * move) for number, move in enumerate(moves)] for t in steps]
+        moving = dict.fromkeys(step for row in asked for step in row if moves[step[0]])
+        self._take([step for step in moving if not step[1] or step not in self._seen], direction[0])
+        return [
+            self.arrays.concatenate([self._seen[step] if moves[step[0]] else self._centre for step in row])
+            for row in asked
+        ]
+
+    def _take(self, steps: list[tuple[int, float]], like: Array) -> None:
+        """Evaluate steps of single columns, as directions `like` one, and remember the values."""
+        xp, rows = self.arrays, slice(self._first, self._first + self._rows)
+        for start, stop in batches(0, len(steps), max(self.whole.inputs.size, self.whole.outputs.size)):
+            few = steps[start:stop]
+            directions = xp.zeros_like(xp.stack([like] * len(few)))
+            lengths = xp.asarray([step for _, step in few], dtype=directions.dtype, device=directions.device)
+            directions[list(range(len(few))), [self.columns[number] for number, _ in few]] = lengths
+            values = self.whole.evaluate_many(directions, 1.0)
+            self._seen.update(zip(few, values[:, rows], strict=True))
+
+    def pushforward(self, direction: Array) -> Array:
+        """What is claimed along each direction; nothing along one that was taken out."""
+        steps = direction.sum(1)[:, None]  # each moves one column
+        return self.arrays.where(steps == 0, 0.0, self._claimed.T * steps).reshape(-1)
+
+    def moved_by(self, direction: Array, output: int) -> tuple[float, Place]:
+        """An entry is moved by its column."""
+        column = output // self._rows
+        return float(direction[column].sum()), self.inputs.locate(column)
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """The columns' steps, as coordinates."""
+
+    of: Frame
+    columns: list[int]
+
+    @property
+    def size(self) -> int:
+        return len(self.columns)
+
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        return [(0, self.size)]
+
+    def locate(self, coordinate: int) -> Place:
+        return self.of.locate(self.columns[coordinate])
+
+
+def batches(low: int, high: int, width: int) -> Iterator[tuple[int, int]]:
+    """A range, cut into pieces of which each fits into one batch of calls of this width."""
+    many = max(1, AT_ONCE // width)
+    return ((start, min(start + many, high)) for start in range(low, high, many))
+
+
+def directions_of(xp: Array, direction: Array, groups: list[list[int]]) -> Array:
+    """For each group of columns a direction that moves these alone, stacked."""
+    block = xp.zeros_like(xp.stack([direction] * len(groups)))
+    where = [number for number, group in enumerate(groups) for _ in group]
+    columns = [column for group in groups for column in group]
+    block[where, columns] = direction[columns]
+    return block

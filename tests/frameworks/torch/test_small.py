@@ -1,0 +1,89 @@
+"""Small functions go through NumPy's arrays, and nobody can tell."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+from gradproof import check
+from gradproof.frameworks.torch import small
+from gradproof.frameworks.torch.small import SMALL, InNumpy, for_the_engine
+from gradproof.frameworks.torch.subject import TorchSubject
+
+
+class WrongSquare(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        wrong = 2 * x * gradient
+        wrong[1] *= 1.01
+        return wrong
+
+
+def point(size, dtype=torch.float64):
+    return torch.linspace(0.3, 1.7, size, dtype=dtype).requires_grad_()
+
+
+def subject_of(function, x):
+    return TorchSubject.of(function, (x,), None)
+
+
+FUNCTIONS = {
+    "smooth": torch.sin,
+    "one output": lambda x: (x * x.flip(0)).sum(),
+    "wrong": WrongSquare.apply,
+    "a kink": lambda x: (x - 1.0).abs(),
+    "a leap": lambda x: x + (x >= 1.0),
+    "an edge": lambda x: (x - 0.3).sqrt(),
+    "a cast": lambda x: x.half(),
+    "imaginary": lambda x: torch.complex(x, x * x).conj().imag,
+}
+
+
+@pytest.mark.parametrize("coverage", ["probe", "full"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_without_numpy_the_answer_is_the_same(name, coverage, monkeypatch):
+    options = {"coverage": coverage, "seed": 0, "contracts": ()}
+    with_numpy = check(FUNCTIONS[name], point(5), **options)
+    monkeypatch.setattr(small, "_numpy", lambda: None)
+    without = check(FUNCTIONS[name], point(5), **options)
+
+    assert (with_numpy.verdict, with_numpy.reason) == (without.verdict, without.reason)
+    assert [finding.entries[0].index for finding in with_numpy.findings] == [
+        finding.entries[0].index for finding in without.findings
+    ]
+    assert with_numpy.cost.evaluations == without.cost.evaluations
+
+
+def test_small_subjects_are_in_numpy_and_large_ones_are_not():
+    assert isinstance(for_the_engine(subject_of(torch.sin, point(5))), InNumpy)
+    assert isinstance(for_the_engine(subject_of(torch.sum, point(SMALL))), TorchSubject)
+
+
+def test_values_are_kept_when_the_function_writes_to_its_memory_again():
+    memory = torch.zeros(3, dtype=torch.float64)
+    subject = InNumpy(subject_of(lambda x: x.sin() if torch.is_grad_enabled() else memory.copy_(x.sin()), point(3)))
+    direction = subject.direction(0, 1e-3, False)
+    near = subject.evaluate(direction, 1.0)
+    before = near.copy()
+    subject.evaluate(direction, 4.0)
+
+    assert (near == before).all()
+
+
+@pytest.mark.parametrize("coverage", ["probe", "full"])
+def test_numpy_warns_of_nothing_and_keeps_its_rules(coverage):
+    with np.errstate(all="warn"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rules = np.geterr()
+        check(lambda x: 1 / (x - 0.3), point(5), coverage=coverage, seed=0, contracts=())
+
+        assert np.geterr() == rules
