@@ -109,6 +109,7 @@ def examine(func: Callable[..., Any], inputs: Any, *, wrt: Any, options: Options
         notes=judgement.notes,
         resolution=judgement.resolution,
         readings=judgement.readings,
+        maps=judgement.maps,
         cost=Cost(
             evaluations=tally.evaluations,
             pullbacks=tally.pullbacks,

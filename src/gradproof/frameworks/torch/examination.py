@@ -10,6 +10,7 @@ from gradproof._options import Options
 from gradproof.engine.adjoint import adjoint_disagreement
 from gradproof.engine.jacobian import Progress, judge_fully
 from gradproof.engine.judgement import Judgement, judge, raised, together
+from gradproof.engine.pictures import BLOCKS, FULL_BLOCKS, heat_map
 from gradproof.engine.results import Finding, Verdict
 from gradproof.engine.rounded import judge_rounded
 from gradproof.engine.subject import DerivativeError, in_mode
@@ -128,6 +129,9 @@ class Examination:
                 options=options.probing,
                 judged=ask,
             )
+        if found.verdict is Verdict.FAIL and any(finding.kind == "wrong-gradient" for finding in found.findings):
+            blocks = FULL_BLOCKS if options.coverage == "full" else BLOCKS
+            found = replace(found, maps=heat_map(in_mode(wide or subject, mode), seed, options.probing, blocks=blocks))
         return self._held_to_contracts(subject, mode, found).named(label)
 
     def _held_to_contracts(self, subject: TorchSubject, mode: str, found: Judgement) -> Judgement:
