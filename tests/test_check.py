@@ -100,13 +100,6 @@ def test_every_keyword_takes_other_values(name, value):
     assert check(torch.sin, point(), **{name: value}).passed
 
 
-def test_to_html_is_not_built_yet(tmp_path):
-    report = check(torch.sin, point())
-
-    with pytest.raises(NotImplementedError, match="to_html"):
-        report.to_html(str(tmp_path / "report.html"))
-
-
 def test_sparse_inputs_that_require_grad_are_not_built_yet():
     sparse = torch.eye(3, dtype=torch.float64).to_sparse().requires_grad_()
 

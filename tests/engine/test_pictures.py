@@ -124,8 +124,8 @@ def test_a_small_map_shows_the_wrong_entries_themselves(mode):
     assert heat.errors[2][1] == pytest.approx(0.25, rel=1e-6)
     assert heat.errors[5][3] == pytest.approx(0.5, rel=1e-6)
     assert heat.exact
-    assert heat.rows[5] == "output[5]"
-    assert heat.columns[3] == "x[3]"
+    assert str(heat.rows[5]) == "output[5]"
+    assert str(heat.columns[3]) == "x[3]"
 
 
 def test_a_large_map_is_aggregated():
@@ -136,7 +136,7 @@ def test_a_large_map_is_aggregated():
 
     assert (len(heat.rows), len(heat.columns)) == (16, 16)
     assert coloured(heat) == {(8, 15)}
-    assert heat.rows[8] == "output[250]"
+    assert str(heat.rows[8]) == "output[250]"
     assert not heat.exact
 
 
@@ -155,6 +155,21 @@ def test_a_map_costs_as_many_calls_however_large_the_jacobian_is():
 
     assert subject.evaluations == 4 * 16
     assert subject.pullbacks == 16
+
+
+def test_no_block_of_a_map_spans_two_tensors():
+    subject = NumpySubject(np.sin, lambda x, u: 0 * u, np.linspace(0.1, 1, 105), parts={"a": 99, "b": 1, "c": 5})
+    (heat,) = mapped(subject)
+
+    assert [place.path for place in heat.columns] == ["a"] * 15 + ["b"] + ["c"]
+    assert [place.index[0] for place in heat.columns if place.path != "a"] == [0, 0]
+
+
+def test_a_map_of_very_many_tensors_is_cut_evenly():
+    parts = {f"part{number}": 2 for number in range(50)}
+    (heat,) = mapped(NumpySubject(np.sin, lambda x, u: 0 * u, np.linspace(0.1, 1, 100), parts=parts))
+
+    assert len(heat.columns) == 16
 
 
 def test_a_right_jacobian_has_no_map():

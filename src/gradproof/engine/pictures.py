@@ -58,8 +58,8 @@ def heat_map(subject: Subject, seed: int, options: Probing, *, blocks: int = BLO
         return ()
     return (
         HeatMap(
-            rows=tuple(str(subject.outputs.locate(low)) for low, _ in rows),
-            columns=tuple(str(subject.inputs.locate(low)) for low, _ in columns),
+            rows=tuple(subject.outputs.locate(low) for low, _ in rows),
+            columns=tuple(subject.inputs.locate(low) for low, _ in columns),
             errors=tuple(tuple(row) for row in errors),
             exact=len(rows) == subject.outputs.size and len(columns) == subject.inputs.size,
         ),
@@ -67,8 +67,16 @@ def heat_map(subject: Subject, seed: int, options: Probing, *, blocks: int = BLO
 
 
 def _cut(frame: Frame, blocks: int) -> list[Span]:
-    count = min(blocks, frame.size)
-    return [(frame.size * number // count, frame.size * (number + 1) // count) for number in range(count)]
+    """Blocks of coordinates, about as many as asked for, none of them across two tensors where that can be."""
+    spans = [span for span in frame.spans if span[0] < span[1]]
+    if len(spans) > blocks:
+        spans = [(0, frame.size)]
+    cut = []
+    for low, high in spans:
+        size = high - low
+        count = max(1, min(size, round(blocks * size / frame.size)))
+        cut += [(low + size * number // count, low + size * (number + 1) // count) for number in range(count)]
+    return cut
 
 
 def _errors(subject: Subject, direction: Array, seed: int, rows: list[Span], columns: list[Span]) -> list[list[float]]:

@@ -113,12 +113,13 @@ class Reading:
 class HeatMap:
     """Where a Jacobian is wrong: its error in blocks of outputs (rows) by inputs (columns), each single or of many.
 
-    `rows` and `columns` name the first entry of each block. `errors` are what a typical entry of the block is off by,
+    `rows` and `columns` name the first entry of each block; no block spans two tensors unless there are very many.
+    `errors` are what a typical entry of the block is off by,
     and zero where the block lies within its bar. `exact` says that every block is one entry.
     """
 
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
+    rows: tuple[Place, ...]
+    columns: tuple[Place, ...]
     errors: tuple[tuple[float, ...], ...]
     exact: bool
     mode: str = "reverse"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import io
-import math
 import random
 from typing import TYPE_CHECKING, Any
 
-from gradproof.engine.results import Checked, Entry, Finding, Report, Verdict
+from gradproof.engine.results import Entry, Finding, Report, Verdict
+from gradproof.report import words
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 SHOWN = 10  # entries of the first finding
 FINDINGS = 3  # shown in full
 LINES = 6  # of a message
+LIKELY = 2  # diagnoses
 COLOURS = {Verdict.PASS: "bold green", Verdict.FAIL: "bold red", Verdict.INCONCLUSIVE: "bold yellow"}
 WIDTH = 100
 
@@ -56,7 +57,7 @@ def _render(report: Report, console: Console) -> None:
     console.print(
         Text.assemble(
             (report.verdict.value.upper(), COLOURS[report.verdict]),
-            f"  {subject.name}: {_count(subject.coordinates, 'input')}, {_count(subject.output_coordinates, 'output')}",
+            f"  {subject.name}: {words.sizes(subject)}",
         )
     )
     if report.reason and not report.findings:
@@ -69,20 +70,12 @@ def _render(report: Report, console: Console) -> None:
         paths = ", ".join(finding.argument or finding.kind for finding in report.findings[FINDINGS:][:8])
         console.print(_field("also", f"{len(report.findings) - FINDINGS} more findings: {paths}"))
     arguments = "; ".join(subject.arguments[:6]) + _more(len(subject.arguments) - 6)
-    console.print(_field("checked", arguments + _how(subject)))
+    console.print(_field("checked", arguments + words.how(subject)))
     if report.verdict is not Verdict.FAIL:
-        console.print(_field("resolution", _resolution(report)))
+        console.print(_field("resolution", words.resolution(report.resolution)))
     for note in report.notes:
         console.print(_field("note", note))
-    cost = report.cost
-    console.print(
-        _field(
-            "cost",
-            f"{_count(cost.evaluations, 'evaluation')}, {_count(cost.pullbacks, 'pullback')}, "
-            + (f"{_count(cost.pushforwards, 'pushforward')}, " if cost.pushforwards else "")
-            + f"{_seconds(cost.seconds)} ({_seconds(cost.inside)} in your code)",
-        )
-    )
+    console.print(_field("cost", words.cost(report)))
     console.print(_field("replay", f"seed={report.seed}"))
 
 
@@ -98,28 +91,21 @@ def _render_finding(finding: Finding, console: Console, shown: int) -> None:
         for number, row in enumerate(rows):
             cells = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
             console.print(Text(f"              {cells}", style="dim" if number == 0 else ""))
-    if finding.advice:
-        console.print(_field("look at", finding.advice))
+    for diagnosis in finding.diagnoses[:LIKELY]:
+        console.print(_field("looks like", f"{diagnosis.message} (fit {diagnosis.fit:.0%})"))
+    advice = next((diagnosis.advice for diagnosis in finding.diagnoses if diagnosis.advice), finding.advice)
+    if advice:
+        console.print(_field("look at", advice))
 
 
 def _row(finding: Finding, entry: Entry) -> tuple[str, str, str, str, str]:
-    index = f"[{', '.join(map(str, entry.index))}]" if entry.index else ""
-    part = f".{entry.part}" if entry.part else ""
-    outputs = "a random combination of outputs" if entry.output is None else str(entry.output)
-    also = "".join(f", {place}" for place in entry.also)
     return (
-        f"{finding.argument}{index}{part}",
+        words.entry_name(finding, entry),
         f"{entry.claimed:.10g}",
         f"{entry.numerical:.10g}",
         f"{entry.bar:.1e}",
-        outputs + also,
+        words.entry_outputs(entry),
     )
-
-
-def _how(subject: Checked) -> str:
-    """Which derivatives, where they are not the usual ones, and whether every entry."""
-    modes = "" if subject.derivatives == ("reverse",) else f"; {', '.join(subject.derivatives)}"
-    return modes + ("; every entry" if subject.coverage == "full" else "")
 
 
 def _shortened(text: str) -> str:
@@ -133,23 +119,5 @@ def _field(name: str, text: str) -> Text:
     return Text.assemble((f"  {name:<11} ", "dim"), text)
 
 
-def _resolution(report: Report) -> str:
-    resolution = report.resolution
-    if not math.isfinite(resolution.absolute):
-        return "nothing was measured, so no error would have been caught"
-    absolute = f"an error of {resolution.absolute:.1e} in one gradient entry would have been caught"
-    if math.isfinite(resolution.relative):
-        return f"{absolute} ({resolution.relative:.1e} of the largest)"
-    return f"{absolute} (the gradient itself is zero)"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
 def _more(number: int) -> str:
     return f"; and {number} more" if number > 0 else ""
-
-
-def _seconds(seconds: float) -> str:
-    return f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.1f} s"
