@@ -14,8 +14,8 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $(READY)
 
-demo: $(READY)  ## a right gradient, a subtly wrong one, and a kink, each with its report
-	$(BIN)/python -m gradproof.demo
+demo: $(READY)  ## wrong gradients and what is said about them; leaves gradproof-demo.html
+	$(BIN)/gradproof demo
 
 test: $(READY)  ## the whole suite
 	$(BIN)/python -m pytest -n 2 -q

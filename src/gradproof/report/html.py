@@ -24,7 +24,6 @@ PICTURED = 200  # checks, beyond which those that pass get no pictures, nor do f
 OPEN = 12  # checks, up to which those that do not pass lie open
 FINDINGS = 6  # of one check
 FEW = 4  # entries of a finding without pictures
-GIST = 240  # characters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +140,7 @@ def _card(report: Report, *, pictured: bool, open_: bool) -> _Card:
         name=subject.name,
         sizes=words.sizes(subject),
         time=words.seconds(report.cost.seconds),
-        gist=_gist(report),
+        gist=words.gist(report),
         origin=report.origin,
         reason="" if report.findings else report.reason,
         advice=report.advice,
@@ -160,18 +159,6 @@ def _card(report: Report, *, pictured: bool, open_: bool) -> _Card:
 def _kind(picture: Picture) -> str:
     kinds = {TaylorPicture: "taylor", BarsPicture: "bars", ScatterPicture: "scatter"}
     return kinds.get(type(picture), "heat")
-
-
-def _gist(report: Report) -> str:
-    """What there is to say in one line."""
-    if report.findings:
-        first = report.findings[0]
-        looks = f" {first.diagnoses[0].message}" if first.diagnoses else ""
-        text = f"{first.message}{looks}"
-    else:
-        text = report.reason or words.resolution(report.resolution)
-    text = " ".join(text.split())
-    return text if len(text) <= GIST else f"{text[:GIST]}…"
 
 
 def _finding(finding: Finding, most: int | None) -> dict[str, Any]:

@@ -40,6 +40,21 @@ def show(report: Report) -> None:
     _render(report, _console())
 
 
+def brief(report: Report) -> str:
+    """The report in a line or two, for one of many.
+
+    >>> from gradproof import check
+    >>> import torch
+    >>> x = torch.ones(3, dtype=torch.float64, requires_grad=True)
+    >>> print(brief(check(torch.exp, x, seed=1)))
+    PASS          exp: an error of ... in one gradient entry would have been caught (...)
+    """
+    lines = [f"{report.verdict.value.upper():<12}  {report.subject.name}: {words.gist(report)}"]
+    if report.origin:
+        lines.append(f"{'':<12}  {report.origin}")
+    return "\n".join(lines)
+
+
 def _console(**options: Any) -> Console:
     """A console. Rich draws a random number when it is imported, which is none of the caller's."""
     state = random.getstate()

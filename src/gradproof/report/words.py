@@ -6,6 +6,8 @@ import math
 
 from gradproof.engine.results import Checked, Entry, Finding, Report, Resolution
 
+GIST = 240  # characters
+
 
 def count(number: int, what: str) -> str:
     """A number of things.
@@ -44,6 +46,17 @@ def resolution(found: Resolution) -> str:
     if math.isfinite(found.relative):
         return f"{absolute} ({found.relative:.1e} of the largest)"
     return f"{absolute} (the gradient itself is zero)"
+
+
+def gist(report: Report) -> str:
+    """What there is to say in one line."""
+    if report.findings:
+        first = report.findings[0]
+        text = " ".join([first.message, *(diagnosis.message for diagnosis in first.diagnoses[:1])])
+    else:
+        text = report.reason or resolution(report.resolution)
+    text = " ".join(text.split())
+    return text if len(text) <= GIST else f"{text[:GIST]}…"
 
 
 def cost(report: Report) -> str:
