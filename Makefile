@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: help demo test lint format bench clean
+.PHONY: help demo test lint format docs bench clean
 
 help:  ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ -/'
@@ -29,6 +29,9 @@ lint: $(READY)  ## style, types, and who may import whom
 format: $(READY)  ## put the code into its form
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: $(READY)  ## the documents, in docs/_build/html
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going -q docs docs/_build/html
 
 bench: $(READY)  ## every table in benchmarks/, side by side with torch's own checks
 	for table in false_alarms detection float32 scale cost full orders import_time; do $(BIN)/python -m benchmarks.$$table || exit 1; done

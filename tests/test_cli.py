@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from gradproof import Report
+from gradproof.demo import scenes
 from gradproof.report.json import from_json
 
 SCRIPT = Path(sys.executable).parent / "gradproof"
@@ -275,6 +276,7 @@ def test_the_demo_shows_scenes_and_leaves_a_page(gradproof, here):
 
     assert result.exit_code == 0
     assert "torch.autograd.gradcheck" in result.output
+    assert "Found wrong: 1 of 3; of these torch's check with fast_mode=True passes 1." in result.output
     assert "Planted bugs" in (here / "gradproof-demo.html").read_text()
 
 
@@ -283,6 +285,17 @@ def test_the_demo_shows_one_scene_in_full(gradproof, here):
 
     assert result.output.count("replay") == 1
     assert (here / "kink.html").exists()
+
+
+def test_a_demo_of_many_scenes_takes_a_few_lines_for_each(gradproof, monkeypatch):
+    (_, wrong, _) = scenes()
+    monkeypatch.setattr("gradproof.demo.scenes", lambda: [wrong] * 6)
+    lines = gradproof("demo").stdout.splitlines()
+
+    assert len(lines) == 6 * 3 + 1
+    assert lines[0].startswith("FAIL          OffByABit: The gradient with respect to inputs[0] is wrong in 1 entry.")
+    assert lines[1].strip() == wrong.title
+    assert lines[2].strip() == "torch.autograd.gradcheck with fast_mode=True passes it."
 
 
 def test_the_doctor_finds_nothing_wrong_here(gradproof):

@@ -140,18 +140,22 @@ def demo(title: str, html_file: str) -> None:
     from gradproof.demo import scenes, shows
 
     brief = not title and len(scenes()) > IN_FULL
-    reports = []
+    seen = []
     for shown in shows(title):
-        reports.append(shown.report)
+        seen.append(shown)
         if brief:
             _brief(shown.report)
+            click.echo(f"{'':<12}  {shown.torch}")
         else:
             click.echo(f"── {shown.title} ".ljust(96, "─"))
             shown.report.show()
             click.echo()
-    if not reports:
+    if not seen:
         raise Misuse(f"No scene is called {title!r}.")
-    _write_page(reports, html_file, "Planted bugs, and what gradproof says about them")
+    wrong = sum(shown.report.verdict is Verdict.FAIL for shown in seen)
+    overlooked = sum(shown.overlooked for shown in seen)
+    click.echo(f"Found wrong: {wrong} of {len(seen)}; of these torch's check with fast_mode=True passes {overlooked}.")
+    _write_page([shown.report for shown in seen], html_file, "Planted bugs, and what gradproof says about them")
 
 
 @main.command()
