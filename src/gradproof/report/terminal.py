@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 SHOWN = 10  # entries of the first finding
 FINDINGS = 3  # shown in full
 LINES = 6  # of a message
-LIKELY = 2  # diagnoses
 COLOURS = {Verdict.PASS: "bold green", Verdict.FAIL: "bold red", Verdict.INCONCLUSIVE: "bold yellow"}
 WIDTH = 100
 
@@ -106,11 +105,8 @@ def _render_finding(finding: Finding, console: Console, shown: int) -> None:
         for number, row in enumerate(rows):
             cells = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
             console.print(Text(f"              {cells}", style="dim" if number == 0 else ""))
-    for diagnosis in finding.diagnoses[:LIKELY]:
-        console.print(_field("looks like", f"{diagnosis.message} (fit {diagnosis.fit:.0%})"))
-    advice = next((diagnosis.advice for diagnosis in finding.diagnoses if diagnosis.advice), finding.advice)
-    if advice:
-        console.print(_field("look at", advice))
+    if finding.advice:
+        console.print(_field("look at", finding.advice))
 
 
 def _row(finding: Finding, entry: Entry) -> tuple[str, str, str, str, str]:
