@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from gradproof._options import Options
 from gradproof.engine.adjoint import adjoint_disagreement
+from gradproof.engine.diagnosis import diagnosed
 from gradproof.engine.jacobian import Progress, judge_fully
 from gradproof.engine.judgement import Judgement, judge, raised, together
 from gradproof.engine.results import Finding, Verdict
 from gradproof.engine.rounded import judge_rounded
-from gradproof.engine.subject import DerivativeError, in_mode
+from gradproof.engine.subject import DerivativeError, Subject, in_mode
 from gradproof.errors import InputError
 from gradproof.frameworks.torch.contracts import CONTRACTS, Contract, Outcome, Terms
 from gradproof.frameworks.torch.contracts.terms import broken
@@ -115,7 +117,7 @@ class Examination:
         """One derivative judged; in low precision by the same function in double precision, where there is one."""
         self.derivatives[label] = None
         options, seed = self.options, self.seed
-        ask = partial(judge_fully, progress=self.progress) if options.coverage == "full" else judge
+        ask = _explaining(partial(judge_fully, progress=self.progress) if options.coverage == "full" else judge)
         wide = subject.widened() if subject.precision > DOUBLE and options.step is None else None
         if wide is None:
             found = ask(in_mode(subject, mode), probes=options.probes, seed=seed, options=options.probing)
@@ -149,7 +151,8 @@ class Examination:
                 findings += broken(contract.name, outcome.absent, advice="Add the rule, or do not ask for it.").findings
         if findings and findings[0].kind == "detached" and found.findings:
             first = found.findings[0]  # one thing, said once
-            findings = [replace(findings[0], argument=first.argument, entries=first.entries), *findings[1:]]
+            same = {"argument": first.argument, "entries": first.entries, "diagnoses": first.diagnoses}
+            findings = [replace(findings[0], **same), *findings[1:]]
             found = replace(found, verdict=Verdict.PASS, findings=())
         if findings and found.verdict is not Verdict.FAIL:
             found = replace(found, verdict=Verdict.FAIL, reason=findings[0].message, advice="")
@@ -178,6 +181,15 @@ class Examination:
             if finding is not None:
                 answers["forward"] = replace(forward, verdict=Verdict.FAIL, reason=finding.message, findings=(finding,))
         return answers
+
+
+def _explaining(ask: Callable[..., Judgement]) -> Callable[..., Judgement]:
+    """A judge that also says what a mistake looks like."""
+
+    def judged(subject: Subject, *, seed: int, **terms: Any) -> Judgement:
+        return diagnosed(subject, ask(subject, seed=seed, **terms), seed)
+
+    return judged
 
 
 def _raised(found: Judgement) -> bool:
