@@ -45,6 +45,7 @@ WHOLE: tuple[Callable[[Case], Iterator[Diagnosis]], ...] = (
 )
 ENTRYWISE: tuple[Callable[[Case, Block], Iterator[Diagnosis]], ...] = (
     sums.overwritten,
+    regions.mask_forgotten,
     terms.dropped,
     terms.outer_product,
 )
@@ -68,6 +69,11 @@ def diagnosed(subject: Subject, judgement: Judgement, seed: int) -> Judgement:
 
 def diagnoses(bench: Bench, finding: Finding) -> tuple[Diagnosis, ...]:
     """What one finding looks like, the likeliest first; nothing where nothing fits."""
+    found = _candidates(bench, finding)
+    return found if bench.reverse else tuple(map(_of_tangents, found))
+
+
+def _candidates(bench: Bench, finding: Finding) -> tuple[Diagnosis, ...]:
     case = _case(bench, finding)
     if case is None or not case.telling:
         return ()
@@ -81,6 +87,12 @@ def diagnoses(bench: Bench, finding: Finding) -> tuple[Diagnosis, ...]:
     if not found and block is not None:
         found = tuple(elsewhere.approximate(case, block))
     return found
+
+
+def _of_tangents(diagnosis: Diagnosis) -> Diagnosis:
+    """The same advice for a jvp."""
+    advice = diagnosis.advice.replace("incoming gradient", "tangent").replace("backward", "jvp")
+    return replace(diagnosis, advice=advice)
 
 
 def _ranked(candidates: Iterator[Diagnosis]) -> tuple[Diagnosis, ...]:

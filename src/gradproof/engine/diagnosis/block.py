@@ -8,7 +8,7 @@ from gradproof.engine.diagnosis.case import Case
 from gradproof.engine.subject import Array
 
 ROWS = 96  # outputs up to which all of them are looked at
-SOME_ROWS = 24
+SOME_ROWS = 40
 SOME_COLUMNS = 20
 WINDOW = 10  # neighbouring columns, which often meet in the same outputs
 NEGLIGIBLE = 3e-9  # of the largest entry
@@ -16,13 +16,17 @@ NEGLIGIBLE = 3e-9  # of the largest entry
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Rows are outputs, columns inputs, by their coordinates. `slack` is how far an entry may be off."""
+    """Rows are outputs, columns inputs. `slack` is how far an entry may be off.
 
-    rows: Array
-    columns: Array
+    `complete` says of each column whether all outputs that it moves are among the rows; `answers` are what is claimed
+    and what is right of the columns for the case's questions, in reverse mode.
+    """
+
     claimed: Array
     right: Array
     slack: Array
+    complete: list[bool]
+    answers: list[tuple[Array, Array]]
 
     @property
     def wrong(self) -> Array:
@@ -44,13 +48,19 @@ def block_of(case: Case) -> Block | None:
     slopes, bars = _measured(case, columns)
     low, high = (case.output.start, case.output.stop) if case.output else (0, bench.subject.outputs.size)
     rows = _rows(case, slopes[:, low:high]) + low
+    largest = float(xp.where(xp.isfinite(slopes), abs(slopes), 0.0 * slopes).max())
+    moving = (abs(slopes) > 3 * bars + NEGLIGIBLE * largest)[:, low:high]
+    complete = (moving.sum(1) == (abs(slopes) > 3 * bars + NEGLIGIBLE * largest)[:, rows].sum(1)).tolist()
+    answers = []
+    if case.reverse:
+        pairs = zip(case.whole_claims, case.questions, strict=True)
+        answers = [(claim[columns], slopes @ question) for claim, question in pairs]
     right, bars = slopes[:, rows].T, bars[:, rows].T
     claimed = _claimed(case, rows, columns)
-    largest = float(xp.where(xp.isfinite(right), abs(right), 0.0 * right).max())
     unknown = ~xp.isfinite(bars)
     slack = 3 * xp.where(unknown, 0.0 * bars, bars) + NEGLIGIBLE * largest
     right = xp.where(unknown, claimed, right)
-    return Block(rows, columns, claimed, right, xp.where(unknown, slack + largest, slack))
+    return Block(claimed, right, xp.where(unknown, slack + largest, slack), complete, answers)
 
 
 def _columns(case: Case) -> Array:
@@ -58,16 +68,12 @@ def _columns(case: Case) -> Array:
     xp, part, like = case.xp, case.input, case.questions[0]
     assert part is not None
     if case.full and part.size <= ROWS:
-        chosen = list(range(part.start, part.stop))
-    else:
-        first = case.worst[0] if case.worst else part.start
-        start = max(part.start, min(first - WINDOW // 2, part.stop - WINDOW))
-        spread = [part.start + (k * 7919 + 13) % part.size for k in range(SOME_COLUMNS)]
-        near = list(range(start, min(start + WINDOW, part.stop)))
-        chosen = sorted(dict.fromkeys([*case.worst[:6], *near, *spread]).keys() if part.size > SOME_COLUMNS else
-                        range(part.start, part.stop))  # fmt: skip
-        if len(chosen) > SOME_COLUMNS:
-            chosen = sorted(list(dict.fromkeys([*case.worst[:6], *near, *spread]))[:SOME_COLUMNS])
+        return xp.arange(part.start, part.stop, device=like.device)
+    first = case.worst[0] if case.worst else part.start
+    start = max(part.start, min(first - WINDOW // 2, part.stop - WINDOW))
+    near = range(start, min(start + WINDOW, part.stop))
+    spread = (part.start + (k * 7919 + 13) % part.size for k in range(SOME_COLUMNS))
+    chosen = sorted(list(dict.fromkeys([*case.worst[:6], *near, *spread]))[:SOME_COLUMNS])
     return xp.arange(0, part.stop, device=like.device)[chosen]
 
 
@@ -89,16 +95,17 @@ def _rows(case: Case, slopes: Array) -> Array:
     xp, size = case.xp, int(slopes.shape[1])
     if size <= ROWS:
         return xp.arange(0, size, device=slopes.device)
-    ranked: list[int] = []
     known = xp.where(xp.isfinite(slopes), abs(slopes), 0.0 * slopes)
-    per_column = max(2, SOME_ROWS // int(slopes.shape[0]))
-    for column in known:
-        order = xp.argsort(column)
-        ranked += [int(row) for row in order[-per_column:] if float(column[int(row)]) > 0]
-    for row in xp.argsort(known.sum(0))[-SOME_ROWS:]:
-        ranked.append(int(row))
-    chosen = sorted(dict.fromkeys(ranked[: 2 * SOME_ROWS]))
-    return xp.arange(0, size, device=slopes.device)[chosen]
+    least = NEGLIGIBLE * float(known.max())
+    chosen: dict[int, None] = {}
+    for rank in range(SOME_ROWS):
+        for column in known:
+            if len(chosen) >= SOME_ROWS:
+                break
+            row = int(xp.argsort(column)[size - 1 - rank])
+            if float(column[row]) > least:
+                chosen[row] = None
+    return xp.arange(0, size, device=slopes.device)[sorted(chosen) or [0]]
 
 
 def _claimed(case: Case, rows: Array, columns: Array) -> Array:

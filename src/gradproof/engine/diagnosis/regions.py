@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gradproof.engine.diagnosis.block import Block
 from gradproof.engine.diagnosis.case import Case
 from gradproof.engine.results import Diagnosis
 from gradproof.engine.subject import Array
 
 SMALL = 1e-8  # of the largest entry: nothing
 FEW = 3  # entries from which on a set of them is no accident
+WEAK = 0.965  # to say where entries are wrong is less than to say how
+MISSING = "A mask of the forward (of a relu, a clamp, a dropout, an index) is missing in the backward."
 SEPARATED = 10  # entries from which on a threshold that separates some from others is no accident
 
 
@@ -59,7 +62,7 @@ def mask(case: Case) -> Iterator[Diagnosis]:
             + (f", those {where}," if where else "")
             + " and is not; elsewhere it is right.",
             fit=case.fit([error * ~extra for error in case.errors]),
-            advice="A mask of the forward (of a relu, a clamp, a dropout, an index) is missing in the backward.",
+            advice=MISSING,
         )
         return
     where = _beside(case, wrong, right)
@@ -68,8 +71,31 @@ def mask(case: Case) -> Iterator[Diagnosis]:
             name="mask",
             message=f"{case.subject_line} is wrong in the entries {where}, {int(wrong.sum())} of "
             f"{int(relevant.sum())}, and right in the others.",
-            fit=case.fit([error * ~wrong for error in case.errors]),
+            fit=WEAK * case.fit([error * ~wrong for error in case.errors]),
             advice="Look at the branch of the backward for these inputs: the mask, or what is done where it is off.",
+        )
+
+
+def mask_forgotten(case: Case, block: Block) -> Iterator[Diagnosis]:
+    """Entries are right, or should be zero and are not, as far as they were looked at."""
+    if not block.answers:
+        return
+    slack = float(block.slack.max())
+    extra = right = 0
+    for column in range(len(block.complete)):
+        pairs = [(float(claim[column]), float(truth[column])) for claim, truth in block.answers]
+        close = all(abs(claim - truth) <= slack + 1e-6 * abs(truth) for claim, truth in pairs)
+        nothing = all(abs(truth) <= slack for _, truth in pairs)
+        if not close and not nothing:
+            return
+        extra, right = extra + (nothing and not close), right + (close and not nothing)
+    if min(extra, right) >= FEW:
+        yield Diagnosis(
+            name="mask",
+            message=f"{case.subject_line} is right in the entries that the function depends on, and not zero in those "
+            f"that it does not depend on: {extra} of {extra + right} that were looked at.",
+            fit=0.97,
+            advice=MISSING,
         )
 
 

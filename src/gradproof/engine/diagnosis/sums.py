@@ -59,7 +59,9 @@ def overwritten(case: Case, block: Block) -> Iterator[Diagnosis]:
         return
     present, dropped = (abs(block.right) > block.slack).T.tolist(), block.dropped.T.tolist()
     shared, firsts, lasts = 0, 0, 0
-    for there, gone in zip(present, dropped, strict=True):
+    for there, gone, complete in zip(present, dropped, block.complete, strict=True):
+        if not complete:
+            continue
         rows = [number for number, entry in enumerate(there) if entry]
         left = [number for number in rows if not gone[number]]
         if len(rows) > 1 and len(left) != 1:  # nothing of it is left, or more than one

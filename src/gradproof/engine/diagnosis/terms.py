@@ -76,6 +76,14 @@ def residual(case: Case) -> Iterator[Diagnosis]:
                 advice=PRODUCT if "value" in text else "Look for a connection around the function, y = x + f(x), or "
                 "another term of the forward that the backward leaves out.",
             )
+        if factor is values and (multiple := _least_squares(case.claimed, seen)):
+            times = "" if math.isclose(multiple, 1, rel_tol=1e-5) else f"{multiple:.5g} times "
+            yield Diagnosis(
+                name="missing-term",
+                message=f"{case.subject_line} is {times}{text}, and nothing else.",
+                fit=0.98 * case.fit_claims([multiple * term for term in seen]),
+                advice=PRODUCT,
+            )
 
 
 def symmetric(case: Case) -> Iterator[Diagnosis]:
