@@ -33,9 +33,7 @@ class Run:
         leaves = [each.detach().requires_grad_() for each in inputs or self.inputs]
         with torch.enable_grad():
             value = (function or self.function)(*leaves)
-        found = torch.autograd.grad(
-            value, leaves, self.incoming if incoming is None else incoming, allow_unused=True
-        )
+        found = torch.autograd.grad(value, leaves, self.incoming if incoming is None else incoming, allow_unused=True)
         return [torch.zeros_like(x) if g is None else g for x, g in zip(leaves, found, strict=True)]
 
 
@@ -188,7 +186,9 @@ def sums() -> Iterator[Plant]:
             inputs = (draw(rows, columns), draw(columns, seed=6))
             yield Plant("missing-sum", f"{which} of {rows}×{columns}", wrong, inputs, "missing-sum")
         wrong = corrupted(broadcast, on_last(lambda g: g.sum().expand(g.shape)))
-        yield Plant("doubled-sum", f"bias {columns}", wrong, (draw(rows, columns), draw(columns, seed=6)), "doubled-sum")
+        yield Plant(
+            "doubled-sum", f"bias {columns}", wrong, (draw(rows, columns), draw(columns, seed=6)), "doubled-sum"
+        )
         for axis in (0, 1):
             wrong = corrupted(mixing, on_last(lambda g, a=axis: g.sum(a, keepdim=True).expand(g.shape)))
             yield Plant("doubled-sum", f"{rows}×{columns} over {axis}", wrong, (draw(rows, columns),), "doubled-sum")
@@ -227,7 +227,8 @@ def duplicates() -> Iterator[Plant]:
                 result[row] = flow[place]
             return [result]
 
-        yield Plant("overwritten", f"{reads} of {length}×{width}", corrupted(function, corrupt), (draw(length, width),), "overwritten")  # fmt: skip
+        wrong = corrupted(function, corrupt)
+        yield Plant("overwritten", f"{reads} of {length}×{width}", wrong, (draw(length, width),), "overwritten")
 
 
 def places() -> Iterator[Plant]:
@@ -295,7 +296,8 @@ def products() -> Iterator[Plant]:
     for name, product in SQUARES.items():
         whole, halves = _halves(product)
         for half, corrupt in zip(("second", "first"), halves, strict=True):
-            yield Plant("missing-term", f"{name} without its {half}", corrupted(whole, corrupt), (draw(4, 4),), "missing-term")  # fmt: skip
+            wrong = corrupted(whole, corrupt)
+            yield Plant("missing-term", f"{name} without its {half}", wrong, (draw(4, 4),), "missing-term")
 
 
 def stale() -> Iterator[Plant]:
@@ -319,7 +321,8 @@ def approximations() -> Iterator[Plant]:
                 wrong = corrupted(
                     function, lambda run, s=size: [run.gradients()[0] * (1 + s * (7 * run.inputs[0]).cos())]
                 )
-                yield Plant("approximation", f"{function.__name__}{shape} {size}", wrong, (draw(*shape),), "approximation")  # fmt: skip
+                title = f"{function.__name__}{shape} {size}"
+                yield Plant("approximation", title, wrong, (draw(*shape),), "approximation")
 
 
 def controls() -> Iterator[Plant]:
@@ -334,11 +337,10 @@ def controls() -> Iterator[Plant]:
         yield Plant("no pattern", f"every entry {shape}", wrong, (x,), "")
         wrong = corrupted(smooth, on_last(lambda g, n=noise: torch.where(n > n.quantile(0.8), 3 * n * g, g)))
         yield Plant("no pattern", f"some entries {shape}", wrong, (x,), "")
-        wrong = corrupted(mixing, lambda run: run.gradients(function=lambda x: (x * x.sin()).cumsum(-1)))
+        wrong = corrupted(mixing, lambda run: run.gradients(function=lambda t: (t * t.sin()).cumsum(-1)))
         yield Plant("no pattern", f"another function {shape}", wrong, (x,), "")
-        wrong = corrupted(smooth, lambda run: run.gradients(function=lambda x: (x * 1.3).sin() * x.exp()))
+        wrong = corrupted(smooth, lambda run: run.gradients(function=lambda t: (t * 1.3).sin() * t.exp()))
         yield Plant("no pattern", f"another smooth function {shape}", wrong, (x,), "")
-
 
     for size in (1, 2, 3):
         noise = draw(size, seed=78).detach()

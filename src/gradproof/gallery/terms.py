@@ -20,13 +20,14 @@ class OverwrittenByValue(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
         """The copy that is kept becomes the result."""
-        ctx.kept = x.clone()
-        return ctx.kept.sin_().clone()
+        kept = ctx.kept = x.clone()
+        return kept.sin_().clone()
 
     @staticmethod
     def backward(ctx: Any, *incoming: Tensor) -> Tensor:
         """Differentiated where the input is no more."""
-        return incoming[0] * ctx.kept.cos()
+        kept: Tensor = ctx.kept
+        return incoming[0] * kept.cos()
 
 
 class ScaledAfterwards(torch.autograd.Function):
@@ -35,15 +36,16 @@ class ScaledAfterwards(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
         """What is kept is doubled later."""
-        ctx.kept = x.clone()
-        y = ctx.kept.tanh()
-        ctx.kept.mul_(2)
+        kept = ctx.kept = x.clone()
+        y = kept.tanh()
+        kept.mul_(2)
         return y
 
     @staticmethod
     def backward(ctx: Any, *incoming: Tensor) -> Tensor:
         """Differentiated at twice the input."""
-        return incoming[0] * (1 - ctx.kept.tanh() ** 2)
+        kept: Tensor = ctx.kept
+        return incoming[0] * (1 - kept.tanh() ** 2)
 
 
 class SharedBuffer(torch.autograd.Function):
@@ -64,7 +66,8 @@ class SharedBuffer(torch.autograd.Function):
 
 
 def _normalised(x: Tensor) -> Tensor:
-    return x / x.norm(dim=-1, keepdim=True)
+    normed: Tensor = x / x.norm(dim=-1, keepdim=True)
+    return normed
 
 
 def _layer_norm(x: Tensor) -> Tensor:

@@ -36,12 +36,15 @@ WHOLE: tuple[Callable[[Case], Iterator[Diagnosis]], ...] = (
     sums.missing_sum,
     sums.doubled_sum,
     incoming.reduced,
-    regions.mask,
+    regions.unmasked,
     arrangement.adjoint,
+)
+BY_TERMS: tuple[Callable[[Case], Iterator[Diagnosis]], ...] = (  # which would also describe much of the above
     terms.residual,
     terms.symmetric,
     incoming.passed_through,
     terms.held_constant,
+    regions.one_sided,
 )
 ENTRYWISE: tuple[Callable[[Case, Block], Iterator[Diagnosis]], ...] = (
     sums.overwritten,
@@ -77,7 +80,9 @@ def _candidates(bench: Bench, finding: Finding) -> tuple[Diagnosis, ...]:
     case = _case(bench, finding)
     if case is None or not case.telling:
         return ()
-    found = _ranked(elsewhere.unsteady(case)) or _ranked(one for family in WHOLE for one in family(case))
+    found = _ranked(elsewhere.unsteady(case))
+    for families in (WHOLE, BY_TERMS):
+        found = found or _ranked(one for family in families for one in family(case))
     if found:
         return found
     block = block_of(case)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from gradproof.engine.diagnosis.case import Case
-from gradproof.engine.diagnosis.parts import Part, conjugated
+from gradproof.engine.diagnosis.parts import Axis, Part, conjugated
 from gradproof.engine.results import Diagnosis
 from gradproof.engine.subject import Array
 
@@ -21,20 +22,18 @@ def transposed(case: Case) -> Iterator[Diagnosis]:
         yield Diagnosis(
             name="transposed",
             message=f"{case.subject_line} is right with its dimensions {pair[0]} and {pair[1]} exchanged.",
-            fit=case.fit_right([part.swapped(case.xp, claim, pair) for claim in case.claims]),
+            fit=case.fit_right([part.swapped(case.xp, claim, pair=pair) for claim in case.claims]),
             advice=advice,
         )
     if asked is None:
         return
     for pair in asked.swaps():
-        questions = case.asked_with(lambda piece, pair=pair: asked.swapped(case.xp, piece, pair), asked)  # type: ignore[misc]
-        given = "incoming gradient" if case.reverse else "tangent"
+        questions = case.asked_with(partial(asked.swapped, case.xp, pair=pair), asked)
+        given = "an incoming gradient" if case.reverse else "a tangent"
         yield Diagnosis(
             name="transposed",
-            message=f"{case.subject_line} is that of an {given} with dimensions {pair[0]} and {pair[1]} of "
-            f"{asked.path} exchanged."
-            if case.reverse
-            else f"{case.subject_line} is that of a tangent with dimensions {pair[0]} and {pair[1]} exchanged.",
+            message=f"{case.subject_line} is that of {given} with dimensions {pair[0]} and {pair[1]} of {asked.path} "
+            "exchanged.",
             fit=case.fit_claims([case.right(question).value for question in questions]),
             advice="Look for a transpose that is missing or one too many, and for a sum over the wrong dimension.",
         )
@@ -47,17 +46,17 @@ def adjoint(case: Case) -> Iterator[Diagnosis]:
         return
     if asked.is_complex != case.answered.is_complex:
         return
+    step = float(abs(case.answered.of(case.bench.direction(0))).max()) or case.bench.step
     directions = case.xp.zeros_like(case.xp.stack([case.bench.subject.point] * len(case.questions)))
-    step = case.bench.step * max(1e-300, float(abs(case.answered.of(case.bench.direction(0))).max()) / case.bench.step)
-    directions[:, case.answered.start : case.answered.stop] = step * case.xp.stack(
-        [asked.of(question) for question in case.questions]
-    )
-    pushed = asked.of(case.bench.rough_slopes(directions)) / step
-    variants = [("", list(pushed))]
-    variants += [(" and exchanged dimensions", [case.answered.swapped(case.xp, row, pair) for row in pushed])
-                 for pair in case.answered.swaps()[:1]]  # fmt: skip
+    asking = case.xp.stack([asked.of(question) for question in case.questions])
+    directions[:, case.answered.start : case.answered.stop] = step * asking
+    pushed = list(asked.of(case.bench.rough_slopes(directions)) / step)
+    variants = [("", pushed)]
+    for pair in case.answered.swaps()[:1]:
+        exchanged = [case.answered.swapped(case.xp, row, pair=pair) for row in pushed]
+        variants.append((" with its dimensions exchanged", exchanged))
     if asked.is_complex:
-        variants.append((" and without a conjugate", [conjugated(row) for row in pushed]))
+        variants.append((" without a conjugate", [conjugated(row) for row in pushed]))
     for also, rows in variants:
         yield Diagnosis(
             name="transposed",
@@ -129,8 +128,7 @@ def _mixed_outputs(case: Case) -> Iterator[Diagnosis]:
             answers.append(case.claim(vector))
         yield Diagnosis(
             name="mixed",
-            message=f"{case.subject_line} takes the incoming gradients of {one.path} and {other.path} for each "
-            "other.",
+            message=f"{case.subject_line} takes the incoming gradients of {one.path} and {other.path} for each other.",
             fit=case.fit_right(answers),
             advice="The backward's arguments are in the order of the forward's results.",
         )
@@ -138,36 +136,38 @@ def _mixed_outputs(case: Case) -> Iterator[Diagnosis]:
 
 def shifted(case: Case) -> Iterator[Diagnosis]:
     """The answer, or the question, is moved by one along a dimension."""
-    xp, part, asked = case.xp, case.answered, _asked(case)
-    for axis in (axis for axis in part.axes if axis.length >= LONG):
-        index = axis.indices(xp, part.size, case.claims[0])
+    for axis in (axis for axis in case.answered.axes if axis.length >= LONG):
         for offset in (1, -1):
-            inner = (index > 0 if offset > 0 else index < axis.length - 1) * 1.0
-            explained, count = case.through(
-                lambda answer, axis=axis, offset=offset: axis.shifted(xp, answer, offset),  # type: ignore[misc]
-                lambda test, axis=axis, offset=offset, inner=inner: axis.shifted(xp, test * inner, -offset),  # type: ignore[misc]
-            )
-            if case.tests is None:
-                fit = case.fit_claims(explained, inner)
-            else:
-                seen = [(case.tests[:count] * inner) @ claim for claim in case.claims]
-                fit = case.fit([a - b for a, b in zip(seen, explained, strict=True)])
+            fit = _shift_of_answer(case, axis, offset)
             yield _shift(case, f"{case.what} is shifted by one", "" if offset > 0 else "back ", axis.number, fit)
+    asked = _asked(case)
     if asked is None:
         return
+    given = "an incoming gradient" if case.reverse else "a tangent"
     for axis in (axis for axis in asked.axes if axis.length >= LONG):
         for offset in (1, -1):
-            questions = case.asked_with(
-                lambda piece, axis=axis, offset=offset: axis.shifted(xp, piece, offset),  # type: ignore[misc]
-                asked,
+            fit = max(
+                case.fit_claims([case.right(question).value for question in case.asked_with(change, asked)])
+                for change in (
+                    partial(axis.shifted, case.xp, offset=offset),
+                    partial(axis.rolled, case.xp, offset=offset),
+                )
             )
-            wrapped = case.asked_with(
-                lambda piece, axis=axis, offset=offset: xp.roll(axis.split(piece), offset, 1).reshape(-1),  # type: ignore[misc]
-                asked,
-            )
-            fit = max(case.fit_claims([case.right(each).value for each in some]) for some in (questions, wrapped))
-            given = "incoming gradient" if case.reverse else "tangent"
-            yield _shift(case, f"{case.what} is that of an {given} shifted by one", "", axis.number, fit)
+            yield _shift(case, f"{case.what} is that of {given} shifted by one", "", axis.number, fit)
+
+
+def _shift_of_answer(case: Case, axis: Axis, offset: int) -> float:
+    """How well a shift explains the claims, but for the entries that came from beyond the end."""
+    xp = case.xp
+    index = axis.indices(xp, case.answered.size, case.claims[0])
+    inner = (index > 0 if offset > 0 else index < axis.length - 1) * 1.0
+    explained, count = case.through(
+        partial(axis.shifted, xp, offset=offset), lambda test: axis.shifted(xp, test * inner, offset=-offset)
+    )
+    if case.tests is None:
+        return case.fit_claims(explained, inner)
+    seen = [(case.tests[:count] * inner) @ claim for claim in case.claims]
+    return case.fit([claim - right for claim, right in zip(seen, explained, strict=True)])
 
 
 def _shift(case: Case, what: str, back: str, axis: int, fit: float) -> Diagnosis:

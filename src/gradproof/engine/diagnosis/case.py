@@ -44,12 +44,12 @@ class Case:
         self.bench, self.asked, self.answered = bench, asked, answered
         self.worst = tuple(worst)  # coordinates of the input that are known to be wrong
         self.xp, self.reverse = bench.xp, bench.reverse
-        self.input, self.output = (answered, asked) if bench.reverse else (asked, answered)
+        self.input: Part | None = answered if bench.reverse else asked
+        self.output: Part | None = asked if bench.reverse else answered
         self.full = not bench.reverse or self._is_small()
         self.tests: Array = None
         self._slopes: Array = None
         self._bars: Array = None
-        self._measured: list[tuple[Array, Known]] = []
         if bench.reverse:
             self._measure()
         self.questions = [self.restricted(bench.question(k)) for k in range(QUESTIONS)]

@@ -25,7 +25,7 @@ class Axis:
         """The index along this dimension of every coordinate."""
         return xp.arange(0, size, device=like.device) // self.below % self.length
 
-    def shifted(self, xp: Any, vector: Array, offset: int) -> Array:
+    def shifted(self, xp: Any, vector: Array, *, offset: int) -> Array:
         """Every entry moved by an offset of one or minus one along this dimension, and zero where none came from."""
         pieces = self.split(xp.zeros_like(vector))
         source = self.split(vector)
@@ -35,12 +35,16 @@ class Axis:
             pieces[:, :-1] = source[:, 1:]
         return pieces.reshape(vector.shape)
 
+    def rolled(self, xp: Any, vector: Array, *, offset: int) -> Array:
+        """The same, with what falls off one end put in at the other."""
+        return xp.roll(self.split(vector), offset, 1).reshape(vector.shape)
+
     def averaged(self, xp: Any, vector: Array) -> Array:
         """Every entry replaced by the mean along this dimension."""
         pieces = self.split(vector)
         return (xp.zeros_like(pieces) + pieces.sum(1)[:, None] / self.length).reshape(vector.shape)
 
-    def only(self, xp: Any, vector: Array, index: int) -> Array:
+    def only(self, xp: Any, vector: Array, *, index: int) -> Array:
         """The entries at one index along this dimension, and zero elsewhere."""
         pieces = self.split(xp.zeros_like(vector))
         pieces[:, index] = self.split(vector)[:, index]
@@ -86,7 +90,7 @@ class Part:
         axes = [axis.number for axis in self.axes]
         return [(one, other) for k, one in enumerate(axes) for other in axes[k + 1 :]][:6]
 
-    def swapped(self, xp: Any, vector: Array, pair: tuple[int, int]) -> Array:
+    def swapped(self, xp: Any, vector: Array, *, pair: tuple[int, int]) -> Array:
         """A vector laid out with two dimensions exchanged, put in order."""
         laid = list(self.shape)
         laid[pair[0]], laid[pair[1]] = laid[pair[1]], laid[pair[0]]

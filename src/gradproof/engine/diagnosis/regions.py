@@ -44,28 +44,34 @@ def lost(case: Case) -> Iterator[Diagnosis]:
         yield _detached(case)
 
 
-def mask(case: Case) -> Iterator[Diagnosis]:
-    """Right on a mask of the entries, and not elsewhere."""
+def unmasked(case: Case) -> Iterator[Diagnosis]:
+    """Right where the function depends on the input, and not zero where it does not."""
     found = wrong_entries(case)
     if found is None:
         return
     wrong, relevant = found
     nothing = ~_not_small(case, case.right_values)
-    claimed = _not_small(case, case.claimed)
-    extra = nothing & claimed
-    right = relevant & ~wrong
-    if int(extra.sum()) >= 2 and int((right & ~nothing).sum()) >= 2:
-        where = described(case, extra, right & ~nothing)
-        yield Diagnosis(
-            name="mask",
-            message=f"{case.subject_line} should be zero in {int(extra.sum())} entries"
-            + (f", those {where}," if where else "")
-            + " and is not; elsewhere it is right.",
-            fit=case.fit([error * ~extra for error in case.errors]),
-            advice=MISSING,
-        )
+    extra, right = nothing & _not_small(case, case.claimed), relevant & ~wrong & ~nothing
+    if int(extra.sum()) < 2 or int(right.sum()) < 2:
         return
-    where = _beside(case, wrong, right)
+    where = described(case, extra, right)
+    yield Diagnosis(
+        name="mask",
+        message=f"{case.subject_line} should be zero in {int(extra.sum())} entries"
+        + (f", those {where}," if where else "")
+        + " and is not; elsewhere it is right.",
+        fit=case.fit([error * ~extra for error in case.errors]),
+        advice=MISSING,
+    )
+
+
+def one_sided(case: Case) -> Iterator[Diagnosis]:
+    """Wrong for inputs of one sign, or on one side of a threshold, and right for the others."""
+    found = wrong_entries(case)
+    if found is None:
+        return
+    wrong, relevant = found
+    where = _beside(case, wrong, relevant & ~wrong)
     if where:
         yield Diagnosis(
             name="mask",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 
 from gradproof.engine.diagnosis.block import Block
 from gradproof.engine.diagnosis.case import Case
@@ -15,10 +16,7 @@ def missing_sum(case: Case) -> Iterator[Diagnosis]:
     for part in [case.asked] if case.asked else case.asked_parts[:1]:
         for axis in part.axes:
             for index, which in ((0, "first"), (-1, "last")):
-                questions = case.asked_with(
-                    lambda piece, axis=axis, index=index: axis.only(case.xp, piece, index),  # type: ignore[misc]
-                    part,
-                )
+                questions = case.asked_with(partial(axis.only, case.xp, index=index), part)
                 yield Diagnosis(
                     name="missing-sum",
                     message=f"{case.subject_line} takes the {which} slice along dimension {axis.number} of "
@@ -33,10 +31,7 @@ def doubled_sum(case: Case) -> Iterator[Diagnosis]:
     """The answer is summed, or averaged, over a dimension that it should keep."""
     xp, part = case.xp, case.answered
     for axis in part.axes:
-        means, count = case.through(
-            lambda answer, axis=axis: axis.averaged(xp, answer),  # type: ignore[misc]
-            lambda test, axis=axis: axis.averaged(xp, test),  # type: ignore[misc]
-        )
+        means, count = case.through(partial(axis.averaged, xp), partial(axis.averaged, xp))
         square = sum(float((mean * mean).sum()) for mean in means)
         pairs = zip(case.claimed, means, strict=True)
         size = sum(float((claim[:count] * mean).sum()) for claim, mean in pairs) / square if square > 0 else 0.0

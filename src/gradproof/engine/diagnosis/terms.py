@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 
 from gradproof.engine.diagnosis.block import Block
 from gradproof.engine.diagnosis.case import Case
@@ -14,7 +15,9 @@ from gradproof.engine.subject import Array
 WHOLE = (1.0, 2.0, 3.0, -1.0, 0.5)  # multiples of the value that a product's other factor gives
 FEW = 3  # rows and columns of an outer product
 FREE = 4  # independent numbers that a fitted multiple must explain
-PRODUCT = "Look for a term of the product rule that is missing: every factor that depends on the input is differentiated."
+PRODUCT = (
+    "Look for a term of the product rule that is missing: every factor that depends on the input is differentiated."
+)
 
 
 def held_constant(case: Case) -> Iterator[Diagnosis]:
@@ -48,7 +51,7 @@ def held_constant(case: Case) -> Iterator[Diagnosis]:
 
 
 def residual(case: Case) -> Iterator[Diagnosis]:
-    """What is missing, or what is claimed, is the incoming gradient times something known: one, the value, the input."""
+    """What is missing, or claimed, is the incoming gradient times something known: one, the value, the input."""
     part = _alike(case)
     if part is None or case.freedom < FREE:
         return
@@ -73,7 +76,9 @@ def residual(case: Case) -> Iterator[Diagnosis]:
                 name="missing-term",
                 message=f"{case.subject_line} lacks a term: {times}{text}.",
                 fit=case.fit([error + multiple * term for error, term in pairs]),
-                advice=PRODUCT if "value" in text else "Look for a connection around the function, y = x + f(x), or "
+                advice=PRODUCT
+                if "value" in text
+                else "Look for a connection around the function, y = x + f(x), or "
                 "another term of the forward that the backward leaves out.",
             )
         if factor is values and (multiple := _least_squares(case.claimed, seen)):
@@ -92,12 +97,12 @@ def symmetric(case: Case) -> Iterator[Diagnosis]:
     advice = "An argument that occurs twice, as in X Xᵀ, has a term for each place: the mirrored one is missing."
     for pair in part.swaps():
         if part.shape[pair[0]] == part.shape[pair[1]]:
-            answers = [claim + part.swapped(case.xp, claim, pair) for claim in case.claims]
+            answers = [claim + part.swapped(case.xp, claim, pair=pair) for claim in case.claims]
             yield _mirrored(case, case.fit_right(answers), advice)
     asked = case.asked or (case.asked_parts[0] if len(case.asked_parts) == 1 else None)
     for pair in asked.swaps() if asked else []:
         if asked and asked.shape[pair[0]] == asked.shape[pair[1]]:
-            questions = case.asked_with(lambda piece, pair=pair: asked.swapped(case.xp, piece, pair), asked)  # type: ignore[misc]
+            questions = case.asked_with(partial(asked.swapped, case.xp, pair=pair), asked)
             answers = [claim + case.claim(other) for claim, other in zip(case.claims, questions, strict=True)]
             yield _mirrored(case, case.fit_right(answers), advice)
 

@@ -16,6 +16,7 @@ from gradproof.engine.results import Finding, Verdict
 from gradproof.engine.rounded import judge_rounded
 from gradproof.engine.subject import DerivativeError, Subject, in_mode
 from gradproof.errors import InputError
+from gradproof.frameworks.torch.blame import blamed
 from gradproof.frameworks.torch.contracts import CONTRACTS, Contract, Outcome, Terms
 from gradproof.frameworks.torch.contracts.terms import broken
 from gradproof.frameworks.torch.derivatives import Incoming, derivative
@@ -30,9 +31,18 @@ class Examination:
     """All questions about one function at one point."""
 
     def __init__(
-        self, subject: TorchSubject, options: Options, seed: int, incoming: Incoming | None, progress: Progress
+        self,
+        subject: TorchSubject,
+        options: Options,
+        seed: int,
+        incoming: Incoming | None,
+        progress: Progress,
+        *,
+        blaming: bool = True,
     ) -> None:
+        """`blaming` asks which part of a wrong function is wrong."""
         self.subject, self.options, self.seed, self.progress = subject, options, seed, progress
+        self.blaming = blaming and options.order == 1
         self.incoming = incoming or Incoming()
         self.notes: list[str] = []
         self.derivatives: dict[str, None] = {}
@@ -47,7 +57,13 @@ class Examination:
             whole = _mutated(self.subject.mutated)
         else:
             whole = together(list(self._second_order() if self.options.order == 2 else self._first_order()))
+            whole = blamed(whole, self.subject, self._part) if self.blaming else whole
         return replace(whole, notes=(*dict.fromkeys(whole.notes), *self.subject.notes, *self.notes))
+
+    def _part(self, part: TorchSubject) -> Judgement:
+        """A part of the function judged by itself, briefly."""
+        brief = replace(self.options, coverage="probe", contracts=(), probes=1, progress=False)
+        return Examination(part, brief, self.seed, None, _silently, blaming=False).judgement()
 
     def _asked(self) -> set[str]:
         return {*(self.options.modes or ()), *(mode for nesting in self.options.nestings or () for mode in nesting)}
@@ -151,8 +167,8 @@ class Examination:
                 findings += broken(contract.name, outcome.absent, advice="Add the rule, or do not ask for it.").findings
         if findings and findings[0].kind == "detached" and found.findings:
             first = found.findings[0]  # one thing, said once
-            same = {"argument": first.argument, "entries": first.entries, "diagnoses": first.diagnoses}
-            findings = [replace(findings[0], **same), *findings[1:]]
+            detached = replace(findings[0], argument=first.argument, entries=first.entries, diagnoses=first.diagnoses)
+            findings = [detached, *findings[1:]]
             found = replace(found, verdict=Verdict.PASS, findings=())
         if findings and found.verdict is not Verdict.FAIL:
             found = replace(found, verdict=Verdict.FAIL, reason=findings[0].message, advice="")
@@ -181,6 +197,10 @@ class Examination:
             if finding is not None:
                 answers["forward"] = replace(forward, verdict=Verdict.FAIL, reason=finding.message, findings=(finding,))
         return answers
+
+
+def _silently(done: int, of: int) -> None:
+    """No progress is shown of parts."""
 
 
 def _explaining(ask: Callable[..., Judgement]) -> Callable[..., Judgement]:
