@@ -8,6 +8,7 @@ from gradproof._check import assert_gradients, check
 from gradproof._report import Report
 from gradproof.engine.results import (
     Cost,
+    Culprit,
     Diagnosis,
     Entry,
     Finding,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "Cost",
+    "Culprit",
     "Diagnosis",
     "Entry",
     "Finding",

@@ -138,14 +138,16 @@ def demo(title: str, html_file: str) -> None:
     With a TITLE, or part of one, those scenes alone, in full.
     """
     from gradproof.demo import scenes, shows
+    from gradproof.report.words import gist
 
     brief = not title and len(scenes()) > IN_FULL
     seen = []
     for shown in shows(title):
         seen.append(shown)
         if brief:
-            _brief(shown.report)
-            click.echo(f"{'':<12}  {shown.torch}")
+            click.secho(shown.title, bold=True)
+            click.echo(f"  {shown.report.verdict.value:<12}  {gist(shown.report)}")
+            click.echo(f"  {'torch':<12}  {shown.torch}")
         else:
             click.echo(f"── {shown.title} ".ljust(96, "─"))
             shown.report.show()

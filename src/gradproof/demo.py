@@ -1,4 +1,4 @@
-"""A few functions with what gradproof says about each, beside what torch's own check says.
+"""The gallery of planted bugs: what gradproof says about each, beside what torch's own check says.
 
 `gradproof demo` shows it, and leaves a report.
 """
@@ -38,9 +38,21 @@ class Shown:
 
 
 def scenes() -> list[Scene]:
-    """A right gradient, a subtly wrong one, and a function at a kink.
+    """The gallery of planted bugs, and a few more.
 
-    >>> [scene.title for scene in scenes()][0]
+    >>> len(scenes()) > 40
+    True
+    """
+    from gradproof.gallery import GALLERY
+
+    planted = [Scene(title=each.title, function=each.function, inputs=each.inputs) for each in GALLERY.values()]
+    return planted + contrasts()
+
+
+def contrasts() -> list[Scene]:
+    """A gradient that is wrong in a place of a thousand, a right one, and a function at a kink.
+
+    >>> [scene.title for scene in contrasts()][1]
     'A right gradient'
     """
     import torch
@@ -69,8 +81,8 @@ def scenes() -> list[Scene]:
 
     title = "A gradient that is wrong by 0.01 % in one entry of a thousand"
     return [
-        Scene(title="A right gradient", function=torch.nn.Softplus().double(), inputs=many),
         Scene(title=title, function=OffByABit.apply, inputs=many),
+        Scene(title="A right gradient", function=torch.nn.Softplus().double(), inputs=many),
         Scene(title="A function at a kink", function=torch.relu, inputs=kink),
     ]
 
@@ -78,7 +90,7 @@ def scenes() -> list[Scene]:
 def play(scene: Scene) -> Shown:
     """Check a scene's function, and ask torch's own check too.
 
-    >>> shown = play(scenes()[1])
+    >>> shown = play(contrasts()[0])
     >>> shown.report.verdict.value, shown.torch
     ('fail', 'torch.autograd.gradcheck with fast_mode=True passes it.')
     """

@@ -55,6 +55,12 @@ def diagnosed(report, *messages):
     return dataclasses.replace(report, findings=(finding, *report.findings[1:]))
 
 
+def blamed(report, name, message):
+    """The same report with a culprit."""
+    culprit = gradproof.Culprit(name=name, message=message)
+    return dataclasses.replace(report, findings=(dataclasses.replace(report.findings[0], culprits=(culprit,)),))
+
+
 def named(report, name, origin=""):
     """The same report, of a function of another name."""
     return dataclasses.replace(report, subject=dataclasses.replace(report.subject, name=name), origin=origin)

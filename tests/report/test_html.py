@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 
 import pytest
 import torch
-from checks import a_fail, a_pass, diagnosed, named
+from checks import a_fail, a_pass, blamed, diagnosed, named
 
 import gradproof
 from gradproof.report.html import PICTURED, notebook, page
@@ -114,6 +114,12 @@ def test_a_fail_without_diagnoses_gives_the_findings_advice(kinds):
 
     assert "Looks like" not in page([report])
     assert report.findings[0].advice in html.unescape(page([report]))
+
+
+def test_a_fail_names_the_culprit(kinds):
+    text = page([blamed(kinds["one wrong entry"], "layers.3 <Tanh>", "It is wrong in 1 entry.")])
+
+    assert "To blame: <code>layers.3 &lt;Tanh&gt;</code></strong>, by itself: It is wrong in 1 entry." in text
 
 
 def test_a_pass_says_what_would_have_been_caught(kinds):

@@ -60,11 +60,21 @@ class Diagnosis:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Culprit:
+    """A part of the function that is wrong by itself, at the inputs that it received: a module or a Function."""
+
+    name: str
+    message: str
+    diagnoses: tuple[Diagnosis, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One thing that is wrong: what, where, how wrong, and what to look at.
 
     `mode` is the derivative that is wrong: "reverse", "forward", or at order two a nesting such as "forward over
-    reverse"; of a contract the mode that it belongs to. `diagnoses` say what it looks like, the likeliest first.
+    reverse"; of a contract the mode that it belongs to. `diagnoses` say what it looks like, the likeliest first;
+    `culprits` which parts of the function are wrong by themselves.
     """
 
     kind: str
@@ -74,6 +84,7 @@ class Finding:
     advice: str = ""
     mode: str = "reverse"
     diagnoses: tuple[Diagnosis, ...] = ()
+    culprits: tuple[Culprit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

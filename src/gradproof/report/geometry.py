@@ -165,11 +165,13 @@ def scatter(report: Report) -> ScatterPicture | None:
     if len(entries) < 2:
         return None
     numerical, claimed = [e.numerical for _, e in entries], [e.claimed for _, e in entries]
-    size = max(map(abs, (*numerical, *claimed)))
-    spans = sorted(max(values) - min(values) for values in (numerical, claimed))
-    alike = spans[1] <= LOPSIDED * max(spans[0], 0.1 * size)  # then the diagonal is one
-    x = axis_around([*numerical, *claimed] if alike else numerical, 56.0, 350.0, margin=0.08, least=0.1 * size)
-    y = axis_around([*numerical, *claimed] if alike else claimed, 212.0, 10.0, margin=0.08, least=0.1 * size)
+    narrow, wide = sorted(map(_extent, (numerical, claimed)))
+    if wide <= LOPSIDED * narrow:  # then the diagonal is one
+        numerical_range = claimed_range = [*numerical, *claimed]
+    else:
+        numerical_range, claimed_range = numerical, claimed
+    x = axis_around(numerical_range, 56.0, 350.0, margin=0.08, least=_extent(numerical_range))
+    y = axis_around(claimed_range, 212.0, 10.0, margin=0.08, least=_extent(claimed_range))
     low, high = min(x.low, y.low), max(x.high, y.high)
     return ScatterPicture(
         dots=[
@@ -186,6 +188,11 @@ def scatter(report: Report) -> ScatterPicture | None:
         says=f"{len(entries)} wrong entries: claimed from {min(claimed):.3g} to {max(claimed):.3g}, "
         f"numerical from {min(numerical):.3g} to {max(numerical):.3g}.",
     )
+
+
+def _extent(numbers: list[float]) -> float:
+    """How far numbers spread, or a part of their own size if they hardly do."""
+    return max(max(numbers) - min(numbers), 0.1 * max(map(abs, numbers)))
 
 
 def _drawable(entry: Entry) -> bool:

@@ -8,10 +8,22 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 
 from gradproof.engine.results import HeatMap, Place
-from gradproof.report.axes import Line, Tick, short
+from gradproof.report.axes import Line, short
 
+LETTER = 6.6  # pixels across
+LINE = 12  # pixels down
+GAP = 6  # pixels between labels
 LEVELS = 5  # shades
 SHADE = 10**0.5  # between neighbouring shades
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A name beside the blocks; labels that would overlap lie in different lanes."""
+
+    at: float
+    text: str
+    lane: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,15 +31,15 @@ class HeatPicture:
     """A Jacobian's error in blocks, in shades."""
 
     left = 76
-    top = 22
+    top: int
     width: int
     height: int
     across: float
     down: float
     shades: list[str]
     legend: str
-    columns: list[Tick]
-    rows: list[Tick]
+    columns: list[Label]
+    rows: list[Label]
     edges: list[Line]
     exact: bool
     mode: str
@@ -49,16 +61,19 @@ def heat(found: HeatMap) -> HeatPicture | None:
             if level is not None:
                 shades[level] += f"M{at} {number}h{length}v1h-{length}z"
             at += length
+    labels = _labels(found.columns, across, room=LETTER, lanes=2)
+    top = 22 + LINE * max(label.lane for label in labels)
     wrong = sum(1 for row in errors for error in row if error)
     return HeatPicture(
         width=round(76 + columns * across + 8),
-        height=round(22 + rows * down + 8),
+        height=round(top + rows * down + 8),
+        top=top,
         across=across,
         down=down,
         shades=shades,
         legend=f"up to {largest:.2g}",
-        columns=_labels(found.columns, across),
-        rows=_labels(found.rows, down),
+        columns=labels,
+        rows=_labels(found.rows, down, room=0),
         edges=[
             *(Line(at, 0, at, rows) for at in _edges(found.columns)),
             *(Line(0, at, columns, at) for at in _edges(found.rows)),
@@ -77,13 +92,20 @@ def _level(error: float, largest: float) -> int | None:
     return max(0, LEVELS - 1 - math.floor(math.log(largest / error, SHADE)))
 
 
-def _labels(places: Iterable[Place], pace: float) -> list[Tick]:
-    """The name of each tensor, in the middle of its blocks, where there is room for it."""
-    labels, at = [], 0
+def _labels(places: Iterable[Place], pace: float, *, room: float, lanes: int = 1) -> list[Label]:
+    """The name of each tensor, in the middle of its blocks, in the first lane where there is room for it.
+
+    `room` is what a letter takes; nothing, for labels below each other, which take a line.
+    """
+    labels: list[Label] = []
+    ends, at = [-math.inf] * lanes, 0
     for path, run in groupby(places, key=lambda place: place.path):
-        length = len(list(run))
-        if length * pace >= 11:
-            labels.append(Tick(round((at + length / 2) * pace, 1), short(path, 12)))
+        length, text = len(list(run)), short(path, 12)
+        middle, half = (at + length / 2) * pace, max(LINE, room * len(text)) / 2
+        lane = next((number for number, end in enumerate(ends) if middle - half >= end), None)
+        if lane is not None:
+            labels.append(Label(round(middle, 1), text, lane))
+            ends[lane] = middle + half + (GAP if room else 0)
         at += length
     return labels
 

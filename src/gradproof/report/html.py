@@ -23,6 +23,7 @@ ORDER = (Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.PASS)
 PICTURED = 200  # checks, beyond which those that pass get no pictures, nor do further ones that fail
 OPEN = 12  # checks, up to which those that do not pass lie open
 FINDINGS = 6  # of one check
+CULPRITS = 3  # named in a finding
 FEW = 4  # entries of a finding without pictures
 
 
@@ -169,6 +170,10 @@ def _finding(finding: Finding, most: int | None) -> dict[str, Any]:
         "diagnoses": [
             {"message": each.message, "fit": f"{each.fit:.0%}", "advice": each.advice or finding.advice}
             for each in finding.diagnoses[:3]
+        ],
+        "culprits": [
+            (each.name, " ".join([each.message, *(diagnosis.message for diagnosis in each.diagnoses[:1])]))
+            for each in finding.culprits[:CULPRITS]
         ],
         "entries": [
             (

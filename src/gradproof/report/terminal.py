@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 SHOWN = 10  # entries of the first finding
 FINDINGS = 3  # shown in full
 LINES = 6  # of a message
+CULPRITS = 2  # named
 COLOURS = {Verdict.PASS: "bold green", Verdict.FAIL: "bold red", Verdict.INCONCLUSIVE: "bold yellow"}
 WIDTH = 100
 
@@ -105,8 +106,17 @@ def _render_finding(finding: Finding, console: Console, shown: int) -> None:
         for number, row in enumerate(rows):
             cells = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
             console.print(Text(f"              {cells}", style="dim" if number == 0 else ""))
-    if finding.advice:
-        console.print(_field("look at", finding.advice))
+    if finding.diagnoses:
+        first, *others = finding.diagnoses
+        console.print(_field("looks like", f"{first.name}: {_shortened(first.message)}"))
+        if others:
+            console.print(_field("or", ", ".join(f"{other.name} (fit {other.fit:.2f})" for other in others)))
+    advice = next((diagnosis.advice for diagnosis in finding.diagnoses[:1]), "") or finding.advice
+    if advice:
+        console.print(_field("look at", advice))
+    for culprit in finding.culprits[:CULPRITS]:
+        like = f" It looks like {culprit.diagnoses[0].name}." if culprit.diagnoses else ""
+        console.print(_field("to blame", f"{culprit.name}, by itself: {_shortened(culprit.message)}{like}"))
 
 
 def _row(finding: Finding, entry: Entry) -> tuple[str, str, str, str, str]:

@@ -52,7 +52,7 @@ def gist(report: Report) -> str:
     """What there is to say in one line."""
     if report.findings:
         first = report.findings[0]
-        text = " ".join([first.message, *(diagnosis.message for diagnosis in first.diagnoses[:1])])
+        text = first.diagnoses[0].message if first.diagnoses else first.message
     else:
         text = report.reason or resolution(report.resolution)
     text = " ".join(text.split())
