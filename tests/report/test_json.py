@@ -137,3 +137,11 @@ def changed(**fields):
 def test_what_is_no_report_is_refused_in_words(text, says):
     with pytest.raises(gradproof.InputError, match=says):
         from_json(text)
+
+
+def test_one_report_is_read_by_the_report_itself():
+    report = REPORTS["pass"]()
+
+    assert gradproof.Report.from_json(report.to_json()) == report
+    with pytest.raises(gradproof.InputError, match="holds 2 reports"):
+        gradproof.Report.from_json(all_to_json([report, report]))
