@@ -1,7 +1,5 @@
 """The page in a real browser: offline, without an error, on a phone too, and deaf to hostile names."""
 
-import time
-
 import pytest
 from checks import a_fail, diagnosed, named
 
@@ -210,12 +208,19 @@ def test_a_notebook_cell_shows_the_pictures(chromium, kinds):
         )
 
 
-def test_a_thousand_checks_open_in_less_than_two_seconds(shown, kinds):
+def test_a_thousand_checks_open_in_less_than_two_seconds(chromium, tmp_path, kinds):
+    """In seconds of the processor, which do not depend on what else a machine is busy with."""
     many = [named(list(kinds.values())[number % 6], f"function_{number}") for number in range(1000)]
-    began = time.perf_counter()
-    tab = shown(many)
-    taken = tab.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd") / 1e3
+    file = tmp_path / "report.html"
+    file.write_text(page(many), encoding="utf-8")
+    with chromium.new_page() as tab:
+        measured = tab.context.new_cdp_session(tab)
+        measured.send("Performance.enable", {"timeDomain": "threadTicks"})
+        tab.goto(file.as_uri(), wait_until="load")
+        tab.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        metrics = {each["name"]: each["value"] for each in measured.send("Performance.getMetrics")["metrics"]}
 
-    assert taken < 2, f"{time.perf_counter() - began:.2f} s with the rendering"
-    tab.get_by_role("searchbox").fill("function_77")
-    assert len(names(tab)) == 11
+        assert 0.01 < metrics["TaskDuration"] < 2
+        assert metrics["ScriptDuration"] > 0
+        tab.get_by_role("searchbox").fill("function_77")
+        assert len(names(tab)) == 11
