@@ -50,8 +50,8 @@ def block_of(case: Case) -> Block | None:
     low, high = (case.output.start, case.output.stop) if case.output else (0, bench.subject.outputs.size)
     rows = _rows(case, columns, slopes[:, low:high]) + low
     largest = float(xp.where(xp.isfinite(slopes), abs(slopes), 0.0 * slopes).max())
-    moving = (abs(slopes) > 3 * bars + NEGLIGIBLE * largest)[:, low:high]
-    complete = (moving.sum(1) == (abs(slopes) > 3 * bars + NEGLIGIBLE * largest)[:, rows].sum(1)).tolist()
+    moving = abs(slopes) > 3 * bars + NEGLIGIBLE * largest
+    complete = (moving[:, low:high].sum(1) == moving[:, rows].sum(1)).tolist()
     answers = []
     if case.reverse:
         pairs = zip(case.whole_claims, case.questions, strict=True)
