@@ -410,6 +410,25 @@ def test_low_precision_values_still_tell_a_factor(dtype):
     assert " 2 times" in diagnosis.message
 
 
+class Stored(Shaped):
+    """A frame of a tensor of which some entries are coordinates, as of a sparse one."""
+
+    def locate(self, coordinate):
+        place = super().locate(coordinate)
+        return Place(path=place.path, index=(place.index[0] * 3 + 1, place.index[0]))
+
+
+def test_a_tensor_of_stored_entries_is_taken_for_a_row_of_them():
+    subject = elementwise(lambda right, u, x: 2 * right, (9,))
+    subject.inputs = Stored({"x": (9,)})
+    doubled = first_of(subject)
+    subject = elementwise(lambda right, u, x: right * (1 + 0.3 * np.arange(9) ** 2), (9,))
+    subject.inputs = Stored({"x": (9,)})
+
+    assert doubled == "factor"
+    assert diagnoses_of(subject) == ()
+
+
 def test_candidates_are_ranked_by_fit():
     found = diagnoses_of(elementwise(lambda right, u, x: right * (np.arange(5) < 2), (4, 5)))
 
