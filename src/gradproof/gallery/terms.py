@@ -84,8 +84,8 @@ def _gelu_tanh(g: Tensor, x: Tensor) -> Tensor:
     return g * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * c * (1 + 3 * 0.044715 * x * x))
 
 
-def _in_single(g: Tensor, x: Tensor) -> Tensor:
-    return (g.float() * x.float().cos()).double()
+def _in_half(g: Tensor, x: Tensor) -> Tensor:
+    return (g.half() * x.half().cos()).double()
 
 
 TERMS = (
@@ -219,10 +219,10 @@ TERMS = (
         diagnosis="approximation",
     ),
     specimen(
-        "backward-in-single",
-        "A backward that computes in single precision",
+        "backward-in-half",
+        "A backward that computes in half precision",
         lambda x: x.sin(),
-        _in_single,
+        _in_half,
         normal(4, 4),
         diagnosis="approximation",
     ),

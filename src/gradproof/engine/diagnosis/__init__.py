@@ -114,7 +114,9 @@ def _case(bench: Bench, finding: Finding) -> Case | None:
     """The case behind a finding: the input that it names, and the output that goes wrong with it."""
     named = [part for part in bench.inputs if part.path == finding.argument]
     own = named[0] if named else max(bench.inputs, key=lambda part: part.size)
-    worst = [_coordinate(own, entry.index, entry.part) for entry in finding.entries]
+    known = [entry for entry in finding.entries if len(entry.index) == len(own.shape)]
+    worst = [_coordinate(own, entry.index, entry.part) for entry in known]
+    worst = [coordinate for coordinate in worst if own.start <= coordinate < own.stop]
     if bench.reverse:
         return Case(bench, asked=_wrong_output(bench, own), answered=own, worst=worst)
     return Case(bench, asked=own, answered=_wrong_output(bench, own) or bench.outputs[0], worst=worst)

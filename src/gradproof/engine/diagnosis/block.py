@@ -9,6 +9,7 @@ from gradproof.engine.subject import Array
 
 ROWS = 96  # outputs up to which all of them are looked at
 SOME_ROWS = 40
+A_COLUMN = 8  # rows that one column brings in
 SOME_COLUMNS = 20
 WINDOW = 10  # neighbouring columns, which often meet in the same outputs
 NEGLIGIBLE = 3e-9  # of the largest entry
@@ -47,10 +48,10 @@ def block_of(case: Case) -> Block | None:
     columns = _columns(case)
     slopes, bars = _measured(case, columns)
     low, high = (case.output.start, case.output.stop) if case.output else (0, bench.subject.outputs.size)
-    rows = _rows(case, slopes[:, low:high]) + low
+    rows = _rows(case, columns, slopes[:, low:high]) + low
     largest = float(xp.where(xp.isfinite(slopes), abs(slopes), 0.0 * slopes).max())
-    moving = (abs(slopes) > 3 * bars + NEGLIGIBLE * largest)[:, low:high]
-    complete = (moving.sum(1) == (abs(slopes) > 3 * bars + NEGLIGIBLE * largest)[:, rows].sum(1)).tolist()
+    moving = abs(slopes) > 3 * bars + NEGLIGIBLE * largest
+    complete = (moving[:, low:high].sum(1) == moving[:, rows].sum(1)).tolist()
     answers = []
     if case.reverse:
         pairs = zip(case.whole_claims, case.questions, strict=True)
@@ -90,20 +91,17 @@ def _measured(case: Case, columns: Array) -> tuple[Array, Array]:
     return slopes / steps[:, None], bars / abs(steps)[:, None]
 
 
-def _rows(case: Case, slopes: Array) -> Array:
-    """All outputs, or of those that the columns move most, each column's in turn."""
+def _rows(case: Case, columns: Array, slopes: Array) -> Array:
+    """All outputs, or those that the columns move most, the worst columns' first."""
     xp, size = case.xp, int(slopes.shape[1])
     if size <= ROWS:
         return xp.arange(0, size, device=slopes.device)
     known = xp.where(xp.isfinite(slopes), abs(slopes), 0.0 * slopes)
     least = NEGLIGIBLE * float(known.max())
     chosen: dict[int, None] = {}
-    for rank in range(SOME_ROWS):
-        for column in known:
-            if len(chosen) >= SOME_ROWS:
-                break
-            row = int(xp.argsort(column)[size - 1 - rank])
-            if float(column[row]) > least:
+    for _, column in sorted((coordinate not in case.worst, k) for k, coordinate in enumerate(columns.tolist())):
+        for row in xp.argsort(known[column])[-A_COLUMN:].tolist():
+            if len(chosen) < SOME_ROWS and float(known[column, row]) > least:
                 chosen[row] = None
     return xp.arange(0, size, device=slopes.device)[sorted(chosen) or [0]]
 

@@ -112,18 +112,22 @@ def _places(case: Case) -> list[tuple[str, Array]]:
             found.append((f"{other.path} in place of {part.path}", part, other.of(point)))
             found.append((f"{part.path} in place of {other.path}", other, own))
     for other in [part, *(each for each in bench.inputs[:3] if each.path != part.path)]:
-        x = other.of(point)
-        for text, value in (("2 {}", 2 * x), ("{} / 2", x / 2), ("−{}", -x), ("0 in place of {}", 0 * x),
-                            ("{} + 1", _plus(other, x, 1.0)), ("{} − 1", _plus(other, x, -1.0)), ("|{}|", abs(x)),
-                            ("{}²", x * x), ("relu({})", (x + abs(x)) / 2)):  # fmt: skip
-            if not (other.is_complex and "|" in text + "²"):
-                found.append((text.format(other.path), other, value))
+        found += [(text.format(other.path), other, value) for text, value in _changes(other, other.of(point))]
     places = []
     for text, other, value in found:
         difference = bench.zeros(bench.inputs)
         difference[other.start : other.stop] = value - other.of(point)
         places.append((text, difference))
     return places
+
+
+def _changes(part: Part, x: Array) -> list[tuple[str, Array]]:
+    """What becomes of a tensor that is changed in place."""
+    found = [("2 {}", 2 * x), ("{} / 2", x / 2), ("−{}", -x), ("0 in place of {}", 0 * x)]
+    found += [("{} + 1", _plus(part, x, 1.0)), ("{} − 1", _plus(part, x, -1.0))]
+    if not part.is_complex:
+        found += [("|{}|", abs(x)), ("{}²", x * x), ("relu({})", (x + abs(x)) / 2)]
+    return found
 
 
 def _plus(part: Part, x: Array, number: float) -> Array:

@@ -99,13 +99,18 @@ class Part:
 
 
 def parts_of(frame: Frame) -> list[Part]:
-    """The tensors of a frame that have any coordinates, told from the names of their last ones."""
+    """The tensors of a frame that have any coordinates, told from the names of their last ones.
+
+    A tensor whose coordinates are some of its entries, such as a sparse one, is taken for a row of them.
+    """
     found = []
     for start, stop in frame.spans:
         if stop > start:
             last = frame.locate(stop - 1)
+            entries = (stop - start) // (2 if last.part else 1)
             shape = tuple(index + 1 for index in last.index)
-            found.append(Part(last.path, start, stop, shape, last.part is not None))
+            whole = prod(shape) == entries and frame.locate(start).index == (0,) * len(shape)
+            found.append(Part(last.path, start, stop, shape if whole else (entries,), last.part is not None))
     return found
 
 

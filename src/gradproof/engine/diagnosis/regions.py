@@ -148,10 +148,9 @@ def _partly_lost(case: Case, missing: Array, kept: Array, fit: float) -> Iterato
             advice="Look for a loop, a slice or a chunk whose range ends early or starts late, and for a result that "
             "is overwritten where it should be put together.",
         )
-        return
-    if int(missing.sum()) < FEW or int(kept.sum()) < 2:
-        return
     where = _beside(case, missing, kept)
+    if int(missing.sum()) < FEW or int(kept.sum()) < 2 or (slab and not where):
+        return
     yield Diagnosis(
         name="mask",
         message=f"{case.subject_line} is zero in {int(missing.sum())} entries where it should not be"

@@ -14,6 +14,8 @@ from gradproof.engine.subject import Array
 
 WHOLE = (1.0, 2.0, 3.0, -1.0, 0.5)  # multiples of the value that a product's other factor gives
 FEW = 3  # rows and columns of an outer product
+NUMBERS = 0.98  # the fit at best of what is told from a few numbers
+EXACTLY = 1e-3  # relative: a sum that is this far from what is expected does not fit at all
 FREE = 4  # independent numbers that a fitted multiple must explain
 PRODUCT = (
     "Look for a term of the product rule that is missing: every factor that depends on the input is differentiated."
@@ -37,15 +39,17 @@ def held_constant(case: Case) -> Iterator[Diagnosis]:
     scale = math.sqrt(sum(each * each for each in expected))
     if not scale > 1e-9 * size or not size > 1e-6 * scale:
         return
-    for text, seen in (("all but", claimed), ("only", gaps)):
+    forms = (
+        ("is right for a factor of the value held constant", claimed),
+        ("lacks the term in which the input itself is the factor", gaps),
+    )
+    for text, seen in forms:
         for multiple in WHOLE:
             left = math.sqrt(sum((one - multiple * other) ** 2 for one, other in zip(seen, expected, strict=True)))
-            kept = "is right for a factor of the value held constant" if text == "all but" else (
-                "lacks the term in which the input itself is the factor")  # fmt: skip
             yield Diagnosis(
                 name="missing-term",
-                message=f"{case.subject_line} {kept}: a term of a product rule is missing.",
-                fit=max(0.0, 1 - 1e3 * left / (abs(multiple) * scale)) * 0.98,
+                message=f"{case.subject_line} {text}: a term of a product rule is missing.",
+                fit=NUMBERS * max(0.0, 1 - left / (EXACTLY * abs(multiple) * scale)),
                 advice=PRODUCT,
             )
 

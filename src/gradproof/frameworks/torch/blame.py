@@ -22,6 +22,7 @@ from gradproof.frameworks.torch.tracing import Kind, Received, Trace, modules_of
 CHECKS = 256  # parts judged at most
 REPEATS = 3  # wrong calls of one kind of part, after which its other calls are not looked at
 SHOWN = 4
+KINDS = ("wrong-gradient", "non-finite-gradient", "backward-raised", "forward-raised", "detached")
 Judge = Callable[[TorchSubject], Judgement]
 
 
@@ -38,8 +39,8 @@ class Keyworded(nn.Module):
 
 
 def blamed(judgement: Judgement, subject: TorchSubject, judge: Judge) -> Judgement:
-    """The judgement, whose first finding of a wrong gradient names the parts that are wrong by themselves."""
-    wrong = next((finding for finding in judgement.findings if finding.kind == "wrong-gradient"), None)
+    """The judgement, whose first finding about values names the parts that are wrong by themselves."""
+    wrong = next((finding for finding in judgement.findings if finding.kind in KINDS), None)
     if wrong is None:
         return judgement
     found = culprits(subject, judge)
@@ -55,7 +56,10 @@ def culprits(subject: TorchSubject, judge: Judge) -> tuple[Culprit, ...]:
     applied = [kind for node in nodes(subject.results) if (kind := getattr(type(node), "_forward_cls", None))]
     if not modules and len(applied) < 2:
         return ()
-    calls = _traced(subject, modules, list(dict.fromkeys(applied)))
+    try:
+        calls = _traced(subject, modules, list(dict.fromkeys(applied)))
+    except Exception:  # not every module takes hooks
+        return ()
     wrong: list[tuple[Received, Judgement]] = []
     for group in _groups(calls):
         wrong = list(_wrong(subject, group, judge))
@@ -112,7 +116,7 @@ def _judged(subject: TorchSubject, call: Received, judge: Judge) -> Judgement | 
 
 
 def _culprit(call: Received, found: Judgement, calls: list[Received]) -> Culprit:
-    same = [other for other in calls if other.part is call.part]
+    same = [other for other in calls if other.part is call.part and other.within == call.within]
     number = next(k for k, other in enumerate(same, start=1) if other is call)
     name = call.name if call.is_function else f"{call.name} ({type(call.part).__name__})"
     if call.is_function and call.within:
