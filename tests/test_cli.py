@@ -218,12 +218,9 @@ def test_misuse_is_told_in_words(gradproof, arguments, says):
     assert says in result.output
 
 
-SPARSE_IS_BUILT = False  # once sparse inputs can be checked, this says so
-
-
-@pytest.mark.skipif(not SPARSE_IS_BUILT, reason="sparse inputs cannot be checked yet")
-def test_a_sparse_input_is_checked(gradproof):
-    result = gradproof("check", "torch.sparse:sum", "csr(20,20,density=.1)")
+@pytest.mark.parametrize("layout", ["coo", "csr", "csc", "bsr", "bsc"])
+def test_a_sparse_input_is_checked(gradproof, layout):
+    result = gradproof("check", "torch:Tensor.to_dense", f"{layout}(8,8,density=.2)", "--masked")
 
     assert result.exit_code == 0, result.output
 

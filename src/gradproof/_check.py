@@ -89,14 +89,16 @@ def assert_gradients(func: Callable[..., Any], inputs: Any, **options: Any) -> N
 
 def examine(func: Callable[..., Any], inputs: Any, *, wrt: Any, options: Options, incoming: Any = None) -> Report:
     """The way from a function to a report, for options that are already valid."""
+    from gradproof.frameworks.torch.charts import Semantics
     from gradproof.frameworks.torch.examination import Examination
     from gradproof.frameworks.torch.subject import TorchSubject, differentiating
 
     began = time.perf_counter()
     seed = options.chosen_seed()
+    semantics = Semantics(masked=bool(options.masked), complete=options.coverage == "full", seed=seed)
     with (
         differentiating(),
-        TorchSubject.of(func, inputs, wrt) as subject,
+        TorchSubject.of(func, inputs, wrt, semantics) as subject,
         Bar(f"every entry of {subject.name}", options.progress) as bar,
     ):
         examination = Examination(subject, options, seed, incoming, bar)
@@ -123,8 +125,8 @@ def examine(func: Callable[..., Any], inputs: Any, *, wrt: Any, options: Options
             name=subject.name,
             arguments=subject.inputs.labels,
             outputs=subject.outputs.labels,
-            coordinates=subject.inputs.size,
-            output_coordinates=subject.outputs.size,
+            coordinates=subject.inputs.entries,
+            output_coordinates=subject.outputs.entries,
             derivatives=tuple(examination.derivatives),
             coverage=options.coverage,
         ),

@@ -26,6 +26,7 @@ from gradproof.engine.subject import DerivativeError, Subject
 from gradproof.engine.weighing import Probing, combine, restricted
 
 Span = tuple[int, int]
+RAISED = "The derivative raised "
 NOTHING = Resolution(absolute=math.inf, relative=math.inf)
 
 
@@ -157,10 +158,17 @@ def raised(subject: Subject, error: DerivativeError) -> Finding:
             message=f"There is no {mode}-mode derivative to check: {error}",
             advice=f"Write the rule, or leave {mode!r} out of modes=.",
         )
+    if error.malformed:
+        return Finding(
+            kind="malformed-gradient",
+            message=f"The derivative cannot be read: {error}.",
+            advice=f"Look at how the {subject.rule} builds the indices; to convert or print such a tensor can end the "
+            "process.",
+        )
     given = "tangent" if subject.rule == "jvp" else "incoming gradient"
     return Finding(
         kind=f"{side}-raised",
-        message=f"The derivative raised {error}",
+        message=f"{RAISED}{error}",
         advice=f"Look at the {subject.rule} of the function: it did not accept an ordinary {given}.",
     )
 
@@ -270,6 +278,7 @@ def _not_finite(evidence: _Evidence, probe: Probe) -> Judgement:
     entry = Entry(
         index=place.index,
         part=place.part,
+        stored=place.stored,
         claimed=float(probe.claimed[first]),
         numerical=sums.slope / step,
         bar=sums.bar / abs(step),
@@ -290,6 +299,7 @@ def _not_finite_output(evidence: _Evidence, probe: Probe, first: int, count: int
     entry = Entry(
         index=cause.index,
         part=cause.part,
+        stored=cause.stored,
         claimed=float(probe.claimed[first]) / step,
         numerical=value / step,
         bar=bar / abs(step),
@@ -334,6 +344,9 @@ def _findings(subject: Subject, located: Located) -> Iterable[Finding]:
     for argument, entries in by_argument.items():
         least = "at least " if located.more else ""
         count = f"{least}{len(entries)} {'entry' if len(entries) == 1 else 'entries'}"
+        absent = sum(entry.stored is False for entry in entries)
+        if absent:
+            count += ", where nothing is stored" if absent == len(entries) else f", {absent} where nothing is stored"
         yield Finding(
             kind="wrong-gradient",
             message=f"The {what} with respect to {argument} is wrong in {count}.",

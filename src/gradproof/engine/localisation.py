@@ -159,6 +159,7 @@ class _Column:
         return Entry(
             index=place.index,
             part=place.part,
+            stored=place.stored,
             claimed=self.claimed,
             numerical=self.numerical,
             bar=self.bar,
@@ -192,6 +193,7 @@ class _Column:
         return Entry(
             index=worst.index,
             part=worst.part,
+            stored=worst.stored,
             claimed=worst.claimed,
             numerical=worst.numerical,
             bar=worst.bar,
@@ -213,6 +215,7 @@ class _Column:
         return Entry(
             index=place.index,
             part=place.part,
+            stored=place.stored,
             claimed=claimed,
             numerical=numerical,
             bar=bar,

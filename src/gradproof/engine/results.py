@@ -20,11 +20,15 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """One coordinate of a space, in the user's words: which tensor, which entry, which part of a complex number."""
+    """One coordinate of a space, in the user's words: which tensor, which entry, which part of a complex number.
+
+    `stored` says of a sparse input whether it stores the entry; None of any other tensor.
+    """
 
     path: str
     index: tuple[int, ...]
     part: str | None = None
+    stored: bool | None = None
 
     def __str__(self) -> str:
         entry = f"[{', '.join(map(str, self.index))}]" if self.index else ""
@@ -37,7 +41,8 @@ class Entry:
 
     The numbers are the derivative of `output` with respect to the entry at `index` when one output was singled out,
     and otherwise the gradient entry for the probe's random incoming gradient (`output` is then None). `also` names
-    further outputs whose derivative with respect to this entry is wrong.
+    further outputs whose derivative with respect to this entry is wrong. `stored` says of an entry of a sparse input
+    whether it is stored.
     """
 
     index: tuple[int, ...]
@@ -47,6 +52,7 @@ class Entry:
     part: str | None = None
     output: Place | None = None
     also: tuple[Place, ...] = ()
+    stored: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -185,6 +185,7 @@ def _finding(subject: Subject, claimed: Array, truth: Array, allowed: Array) -> 
         Entry(
             index=place.index,
             part=place.part,
+            stored=place.stored,
             claimed=float(claimed[k]),
             numerical=float(truth[k]),
             bar=float(allowed[k]),

@@ -281,8 +281,11 @@ def in_mode(subject: Subject, mode: str) -> Subject:
 
 
 class DerivativeError(Exception):
-    """The derivative itself raised: there is no claim to judge. `absent` says that there is no rule to raise."""
+    """There is no claim to judge: the derivative raised, or what it gave cannot be read.
 
-    def __init__(self, message: str, *, absent: bool = False) -> None:
+    `absent` says that there is no rule to raise, `malformed` that there is an answer, which contradicts itself.
+    """
+
+    def __init__(self, message: str, *, absent: bool = False, malformed: bool = False) -> None:
         super().__init__(message)
-        self.absent = absent
+        self.absent, self.malformed = absent, malformed

@@ -178,8 +178,8 @@ def _finding(finding: Finding, most: int | None) -> dict[str, Any]:
         "entries": [
             (
                 words.entry_name(finding, entry),
-                f"{entry.claimed:.10g}",
-                f"{entry.numerical:.10g}",
+                words.number(entry.claimed),
+                words.number(entry.numerical),
                 f"{entry.bar:.1e}",
                 words.entry_outputs(entry),
             )

@@ -122,8 +122,8 @@ def _render_finding(finding: Finding, console: Console, shown: int) -> None:
 def _row(finding: Finding, entry: Entry) -> tuple[str, str, str, str, str]:
     return (
         words.entry_name(finding, entry),
-        f"{entry.claimed:.10g}",
-        f"{entry.numerical:.10g}",
+        words.number(entry.claimed),
+        words.number(entry.numerical),
         f"{entry.bar:.1e}",
         words.entry_outputs(entry),
     )

@@ -27,6 +27,15 @@ def seconds(time: float) -> str:
     return f"{time * 1e3:.1f} ms" if time < 1 else f"{time:.1f} s"
 
 
+def number(value: float) -> str:
+    """A number of a derivative, to ten digits; a zero has no sign.
+
+    >>> number(-0.0), number(1 / 3)
+    ('0', '0.3333333333')
+    """
+    return f"{value + 0.0:.10g}"
+
+
 def sizes(subject: Checked) -> str:
     """How much was checked."""
     return f"{count(subject.coordinates, 'input')}, {count(subject.output_coordinates, 'output')}"
@@ -72,7 +81,7 @@ def cost(report: Report) -> str:
 def entry_name(finding: Finding, entry: Entry) -> str:
     """An entry in the user's words."""
     index = f"[{', '.join(map(str, entry.index))}]" if entry.index else ""
-    part = f".{entry.part}" if entry.part else ""
+    part = (f".{entry.part}" if entry.part else "") + (" (not stored)" if entry.stored is False else "")
     return f"{finding.argument}{index}{part}"
 
 

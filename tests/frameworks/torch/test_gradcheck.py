@@ -200,11 +200,15 @@ def test_masked_semantics_make_no_difference_to_dense_inputs(masked):
     assert gradproof.gradcheck(torch.sin, point(3), masked=masked)
 
 
-def test_sparse_inputs_are_not_built_yet():
+@pytest.mark.parametrize("fast_mode", [True, False])
+@pytest.mark.parametrize("masked", [True, False])
+def test_sparse_inputs_are_checked_under_either_semantics(masked, fast_mode):
     sparse = torch.eye(3, dtype=torch.float64).to_sparse().requires_grad_()
 
-    with pytest.raises(NotImplementedError, match="sparse"):
-        gradproof.gradcheck(lambda a: a.to_dense(), sparse)
+    assert gradproof.gradcheck(lambda a: a.to_dense(masked_grad=masked), sparse, masked=masked, fast_mode=fast_mode)
+    if not masked:
+        with pytest.raises(gradproof.GradcheckError, match="nothing is stored"):
+            gradproof.gradcheck(lambda a: a.to_dense(masked_grad=True), sparse, masked=masked, fast_mode=fast_mode)
 
 
 @pytest.mark.parametrize("raise_exception", [True, False])

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from gradproof.errors import InputError, NotCallableError
 from gradproof.frameworks.torch import trees
+from gradproof.frameworks.torch.makeup import is_plain, replica
 
 Selector = int | str | Sequence[int | str]
 
@@ -23,6 +24,12 @@ class Slot:
     path: str
     tensor: Tensor
     buffer: bool = False
+
+    def private(self) -> Slot:
+        """The same, for a tensor that is not plain in a copy: its indices are shared by all that is made of it."""
+        if is_plain(self.tensor):
+            return self
+        return replace(self, tensor=replica(self.tensor).requires_grad_(self.tensor.requires_grad))
 
     def widened(self) -> Slot:
         """The same in double precision."""

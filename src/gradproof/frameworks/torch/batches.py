@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from gradproof.frameworks.torch.charts import spread
 from gradproof.frameworks.torch.duals import push
-from gradproof.frameworks.torch.spaces import Space, as_real, fills_its_storage, real_dtype
+from gradproof.frameworks.torch.makeup import as_real, fills_its_storage, real_dtype
+from gradproof.frameworks.torch.spaces import Space
 
 if TYPE_CHECKING:
     from gradproof.frameworks.torch.subject import TorchSubject
@@ -29,6 +31,7 @@ class Batches:
 
     def __init__(self, subject: TorchSubject) -> None:
         self.subject = subject
+        self.plain = subject.inputs.plain and subject.outputs.plain
 
     def values(self, directions: Tensor, t: float) -> Tensor:
         """The function's values along each direction."""
@@ -48,7 +51,7 @@ class Batches:
             return torch.stack([subject.evaluate(direction, t) for direction in directions])
 
         def one_by_one() -> Tensor:
-            if not all(map(fills_its_storage, subject.points)):
+            if not self.plain or not all(map(fills_its_storage, subject.points)):
                 return singly()  # which keeps the strides of the inputs
             found, storages = [], subject.storages.copy()
             for row in zip(*(stack.unbind(0) for stack in moved()), strict=True):
@@ -74,7 +77,11 @@ class Batches:
             return cotangents.new_zeros((len(cotangents), subject.inputs.size))
 
         def pulled(*incoming: Tensor) -> tuple[Tensor, ...]:
-            return tuple(subject.gradients(subject.results, subject.leaves, incoming))
+            found = subject.gradients(subject.results, subject.leaves, incoming)
+            return tuple(
+                torch.zeros_like(leaf) if gradient is None else spread(gradient)
+                for leaf, gradient in zip(subject.leaves, found, strict=True)
+            )
 
         def batch() -> Tensor:
             pullbacks = subject.tally.pullbacks
@@ -83,6 +90,8 @@ class Batches:
             return _rows(subject.inputs, found, len(cotangents))
 
         def one_by_one() -> Tensor:
+            if not self.plain:
+                return torch.stack([subject.pullback(cotangent) for cotangent in cotangents])
             stacks = (stack.clone().unbind(0) for stack in stacked(subject.outputs, cotangents))
             found = [pulled(*incoming) for incoming in zip(*stacks, strict=True)]
             whole = [torch.stack(gradients) for gradients in zip(*found, strict=True)]
@@ -129,7 +138,7 @@ class Batches:
         one_by_one: Callable[[], Tensor],
     ) -> Tensor:
         refused = self.subject.refused
-        if rows > FEW and kind not in refused and not self.subject.caller.needs_graph:
+        if rows > FEW and self.plain and kind not in refused and not self.subject.caller.needs_graph:
             try:
                 found = batch()
             except Exception:  # not every function can be batched, and each says so in its own way
@@ -148,9 +157,9 @@ def stacked(space: Space, rows: Tensor) -> list[Tensor]:
     for part in space.parts:
         piece = rows[:, part.start : part.stop].to(device=part.device, dtype=real_dtype(part.dtype))
         if part.dtype.is_complex:
-            tensors.append(torch.view_as_complex(piece.reshape(len(rows), *part.shape, 2).contiguous()))
+            tensors.append(torch.view_as_complex(piece.reshape(len(rows), *part.chart.shape, 2).contiguous()))
         else:
-            tensors.append(piece.reshape(len(rows), *part.shape))
+            tensors.append(piece.reshape(len(rows), *part.chart.shape))
     return tensors
 
 

@@ -15,8 +15,8 @@ from torch.autograd import forward_ad
 from gradproof.errors import InputError
 from gradproof.frameworks.torch import trees
 from gradproof.frameworks.torch.arguments import Call, Slot, differentiable
+from gradproof.frameworks.torch.makeup import refilled, replica, same_numbers
 from gradproof.frameworks.torch.randomness import HeldGenerators
-from gradproof.frameworks.torch.spaces import replica, same_numbers
 
 LARGE = 1 << 16  # entries from which on a tensor that is not written to is passed without a copy
 
@@ -49,7 +49,7 @@ class Caller:
 
     def at_the_point(self) -> tuple[list[Tensor], Any]:
         """Private copies of all tensors, and the result of a call with a graph on them."""
-        copies = [replica(slot.tensor) for slot in self.slots]
+        copies = [refilled(slot.tensor) for slot in self.slots]
         for copy, slot in zip(copies, self.slots, strict=True):
             if slot.tensor.requires_grad and differentiable(copy):
                 copy.requires_grad_()
@@ -174,6 +174,4 @@ def _refuse_tangent(slot: Slot) -> None:
 
 def _same(before: Tensor, after: Tensor) -> bool:
     """Whether a copy still is what it was copied from: never written to, of the same form, and equal bit for bit."""
-    if after._version or before.shape != after.shape or before.dtype != after.dtype:
-        return False
-    return before.layout != torch.strided or same_numbers(before, after)
+    return not after._version and same_numbers(before, after)

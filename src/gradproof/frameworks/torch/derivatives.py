@@ -18,7 +18,8 @@ from gradproof.errors import InputError, MismatchError
 from gradproof.frameworks.torch.arguments import Slot
 from gradproof.frameworks.torch.calling import is_dual
 from gradproof.frameworks.torch.duals import push
-from gradproof.frameworks.torch.spaces import Space, replica
+from gradproof.frameworks.torch.makeup import replica
+from gradproof.frameworks.torch.spaces import Space
 from gradproof.frameworks.torch.subject import TorchSubject
 
 SEED = 0x2D  # of the incoming gradients and tangents at which a second derivative is taken
@@ -127,7 +128,7 @@ def derivative(subject: TorchSubject, mode: str, incoming: Incoming, *, function
     else:
         call = TangentCall(subject, "tangents", _random(subject.inputs))
         call.functionally = functionally
-    return TorchSubject(call, call.varied, call.slots, subject.tally)
+    return TorchSubject(call, call.varied, call.slots, subject.tally, subject.semantics)
 
 
 def _random(space: Space) -> list[Tensor]:

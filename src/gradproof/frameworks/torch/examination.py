@@ -11,7 +11,7 @@ from gradproof._options import Options
 from gradproof.engine.adjoint import adjoint_disagreement
 from gradproof.engine.diagnosis import diagnosed
 from gradproof.engine.jacobian import Progress, judge_fully
-from gradproof.engine.judgement import Judgement, judge, raised, together
+from gradproof.engine.judgement import RAISED, Judgement, judge, raised, together
 from gradproof.engine.pictures import BLOCKS, FULL_BLOCKS, heat_map
 from gradproof.engine.results import Finding, Verdict
 from gradproof.engine.rounded import judge_rounded
@@ -23,8 +23,15 @@ from gradproof.frameworks.torch.contracts.terms import broken
 from gradproof.frameworks.torch.derivatives import Incoming, derivative
 from gradproof.frameworks.torch.duals import level_is_open
 from gradproof.frameworks.torch.graph import custom_functions, differentiable_once, has_forward_rule
+from gradproof.frameworks.torch.makeup import is_plain
 from gradproof.frameworks.torch.subject import TorchSubject
 
+MISSING = "not differentiable"  # the first words of what is said where torch has no derivative
+PATTERN = ("jump", "undefined", "random")  # the first words where a function follows the pattern and not the values
+SEMANTICS = {
+    True: "(masked=True: the stored entries are the inputs.)",
+    False: "(masked=False: every entry is an input, and zero where nothing is stored.)",
+}
 DOUBLE = 1e-15  # the spacing of double-precision numbers near one is below this
 
 
@@ -57,7 +64,7 @@ class Examination:
         if self.subject.mutated:
             whole = _mutated(self.subject.mutated)
         else:
-            whole = together(list(self._second_order() if self.options.order == 2 else self._first_order()))
+            whole = _available(list(self._second_order() if self.options.order == 2 else self._first_order()))
             whole = blamed(whole, self.subject, self._part) if self.blaming else whole
         return replace(whole, notes=(*dict.fromkeys(whole.notes), *self.subject.notes, *self.notes))
 
@@ -93,7 +100,9 @@ class Examination:
             except InputError:
                 raise
             except Exception as error:
-                yield from (_failed(self.subject, f"{outer} over {inner}", inner, error) for outer in outers)
+                for label in (f"{outer} over {inner}" for outer in outers):
+                    failed = _failed(self.subject, label, inner, error)
+                    yield _missing(failed, label) if _torch_lacks(self.subject, inner, failed) else failed
                 continue
             for outer in outers:
                 label = f"{outer} over {inner}"
@@ -150,14 +159,16 @@ class Examination:
         if self.mapping and any(finding.kind == "wrong-gradient" for finding in found.findings):
             blocks = FULL_BLOCKS if options.coverage == "full" else BLOCKS
             found = replace(found, maps=heat_map(in_mode(wide or subject, mode), seed, options.probing, blocks=blocks))
-        return self._held_to_contracts(subject, mode, found).named(label)
+        found = self._held_to_contracts(subject, mode, found).named(label)
+        return _missing(found, label) if _torch_lacks(subject, mode, found) else _in_sparse_words(subject, found)
 
     def _held_to_contracts(self, subject: TorchSubject, mode: str, found: Judgement) -> Judgement:
         """The judgement, with the contracts of this mode that are broken."""
         wanted = CONTRACTS if self.options.contracts is None else self.options.contracts
         chosen = [CONTRACTS[name] for name in wanted if CONTRACTS[name].mode == mode]
-        if not chosen or not subject.inputs.size or not subject.outputs.size or _raised(found):
+        if not chosen or not subject.inputs.size or not subject.outputs.size or _unanswered(found):
             return found
+        subject.forget()
         terms = Terms(seed=self.seed, nondet_tol=self.options.nondet_tol)
         findings: list[Finding] = []
         notes: list[str] = []
@@ -166,7 +177,7 @@ class Examination:
             findings += outcome.findings
             notes += outcome.notes
             if outcome.absent and self.options.contracts is None:
-                notes.append(f"Contract {contract.name!r}: {outcome.absent}")
+                notes += [f"Contract {contract.name!r}: {outcome.absent}"] if _is_plain(subject) else []
             elif outcome.absent:
                 findings += broken(contract.name, outcome.absent, advice="Add the rule, or do not ask for it.").findings
         if findings and findings[0].kind == "detached" and found.findings:
@@ -216,9 +227,66 @@ def _explaining(ask: Callable[..., Judgement]) -> Callable[..., Judgement]:
     return judged
 
 
+def _is_plain(subject: TorchSubject) -> bool:
+    return subject.inputs.plain and subject.outputs.plain
+
+
+def _torch_lacks(subject: TorchSubject, mode: str, found: Judgement) -> bool:
+    """Whether a derivative raised that is torch's own, of sparse or masked tensors, for which it has few."""
+    if not _raised(found) or (_is_plain(subject) and all(is_plain(slot.tensor) for slot in subject.slots)):
+        return False
+    if mode == "forward" and not subject.inputs.plain:
+        return True  # torch makes no dual numbers of them
+    own = custom_functions(subject.results)
+    return not (own if mode == "reverse" else [kind for kind in own if has_forward_rule(kind)])
+
+
+def _missing(found: Judgement, label: str) -> Judgement:
+    """There is nothing to judge: torch cannot differentiate this."""
+    reason = found.findings[0].message.removeprefix(RAISED)
+    return Judgement(
+        verdict=Verdict.INCONCLUSIVE,
+        reason=f"{MISSING}: torch has no derivative ({label}) of this: {reason.split('to check: ')[-1]}",
+        advice="Differentiate with respect to the stored values, or convert to a layout that torch can differentiate.",
+        notes=found.notes,
+    )
+
+
+def _available(judgements: list[Judgement]) -> Judgement:
+    """One judgement of several; what torch cannot differentiate is a note beside what it can."""
+    found = [judgement for judgement in judgements if not judgement.reason.startswith(MISSING)]
+    if not found:
+        return together(judgements)
+    whole = together(found)
+    lacking = (judgement.reason for judgement in judgements if judgement.reason.startswith(MISSING))
+    return replace(whole, notes=(*whole.notes, *lacking))
+
+
+def _in_sparse_words(subject: TorchSubject, found: Judgement) -> Judgement:
+    """What is said of sparse inputs, with the semantics under which it holds."""
+    if subject.inputs.plain:
+        return found
+    if found.verdict is Verdict.INCONCLUSIVE and not subject.semantics.masked and found.reason.startswith(PATTERN):
+        advice = "If the function depends on which entries are stored, only masked=True has an answer: pass that."
+        return replace(found, advice=f"{found.advice} {advice}")
+    findings = [
+        replace(finding, message=f"{finding.message} {SEMANTICS[subject.semantics.masked]}")
+        if any(entry.stored is not None for entry in finding.entries)
+        else finding
+        for finding in found.findings
+    ]
+    reason = findings[0].message if findings else found.reason
+    return replace(found, findings=tuple(findings), reason=reason)
+
+
 def _raised(found: Judgement) -> bool:
     """Whether there is no derivative to hold to anything."""
     return any(finding.kind.endswith(("-raised", "-rule")) for finding in found.findings)
+
+
+def _unanswered(found: Judgement) -> bool:
+    """The same, or that there is one which cannot be read."""
+    return _raised(found) or any(finding.kind == "malformed-gradient" for finding in found.findings)
 
 
 def _explained(judgement: Judgement, side: str) -> Judgement:

@@ -25,9 +25,13 @@ def nodes(results: Sequence[Tensor]) -> Iterator[Any]:
 
 
 def custom_functions(results: Sequence[Tensor]) -> list[type[torch.autograd.Function]]:
-    """The classes of the user's own autograd Functions among them."""
+    """The classes of the user's own autograd Functions among them: torch has some too."""
     found = (getattr(type(node), "_forward_cls", None) for node in nodes(results))
-    return list(dict.fromkeys(kind for kind in found if kind is not None))
+    return list(dict.fromkeys(kind for kind in found if kind is not None and not _is_of_torch(kind)))
+
+
+def _is_of_torch(kind: type[torch.autograd.Function]) -> bool:
+    return kind.__module__.split(".", 1)[0] == "torch"
 
 
 def has_forward_rule(kind: type[torch.autograd.Function]) -> bool:

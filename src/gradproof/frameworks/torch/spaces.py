@@ -1,8 +1,4 @@
-"""Collections of tensors as one real vector space.
-
-Here, and only here, complexness, dtype and memory layout are met: a complex entry is two real coordinates, and every
-coordinate is held in double precision.
-"""
+"""Collections of tensors as one real vector space: coordinates in double precision, a chart for each tensor."""
 
 from __future__ import annotations
 
@@ -14,11 +10,12 @@ import torch
 from torch import Tensor
 
 from gradproof.engine.results import Place
+from gradproof.frameworks.torch.charts import Chart, Strided
+from gradproof.frameworks.torch.makeup import real_dtype
 
 HANDFUL = 32  # entries for which a call of torch takes longer than Python's own arithmetic
 SAMPLE = 4096  # entries looked at to learn a tensor's scale
 WILD = 30.0  # root mean square over geometric mean, beyond which a tensor has no common scale
-SURROUNDINGS = 1 << 16  # entries of a view's base that are copied along with it
 BLOCK = 1 << 16  # random numbers drawn one by one; longer directions are products of two draws
 
 
@@ -27,40 +24,39 @@ class Part:
     """The coordinates of one tensor."""
 
     path: str
-    shape: tuple[int, ...]
+    chart: Chart
     dtype: torch.dtype
     device: torch.device
     start: int
     stop: int
 
-
-def real_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The dtype of a coordinate before it is widened."""
-    return dtype.to_real() if dtype.is_complex else dtype
-
-
-def as_real(tensor: Tensor) -> Tensor:
-    """A view with real entries: a complex tensor gains a last dimension of two."""
-    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
-
-
-def flat(tensor: Tensor) -> Tensor:
-    """One tensor's coordinates."""
-    return as_real(tensor.detach()).reshape(-1).to(torch.float64)
+    @property
+    def label(self) -> str:
+        """The tensor in a few words."""
+        words = self.chart.words()
+        kind = f"{str(self.dtype).removeprefix('torch.')}{list(self.chart.shape)}"
+        return f"{self.path}: {kind}" + (f" ({words})" if words else "")
 
 
 class Space:
     """The coordinates of several named tensors, in order."""
 
-    def __init__(self, paths: Sequence[str], tensors: Sequence[Tensor], device: torch.device | None = None) -> None:
+    def __init__(
+        self,
+        paths: Sequence[str],
+        tensors: Sequence[Tensor],
+        charts: Sequence[Chart],
+        device: torch.device | None = None,
+    ) -> None:
         """`device` is where the coordinates are held; by default that of the first tensor."""
         self.parts: list[Part] = []
         start = 0
-        for path, tensor in zip(paths, tensors, strict=True):
-            stop = start + tensor.numel() * (2 if tensor.is_complex() else 1)
-            self.parts.append(Part(path, tuple(tensor.shape), tensor.dtype, tensor.device, start, stop))
+        for path, tensor, chart in zip(paths, tensors, charts, strict=True):
+            stop = start + chart.size
+            self.parts.append(Part(path, chart, tensor.dtype, tensor.device, start, stop))
             start = stop
         self.size = start
+        self.plain = all(isinstance(chart, Strided) for chart in charts)
         self.device = device or (tensors[0].device if tensors else torch.device("cpu"))
 
     @property
@@ -69,9 +65,19 @@ class Space:
         return [(part.start, part.stop) for part in self.parts]
 
     @property
+    def entries(self) -> int:
+        """The coordinates that a user would count."""
+        return self.size - sum(part.chart.hidden for part in self.parts)
+
+    @property
     def labels(self) -> tuple[str, ...]:
         """Each tensor in a few words."""
-        return tuple(f"{part.path}: {str(part.dtype).removeprefix('torch.')}{list(part.shape)}" for part in self.parts)
+        return tuple(part.label for part in self.parts)
+
+    @property
+    def remarks(self) -> list[str]:
+        """What the charts saw that is worth a note."""
+        return [remark for part in self.parts for remark in part.chart.remarks(part.path)]
 
     @property
     def precision(self) -> float:
@@ -91,15 +97,13 @@ class Space:
     def fits(self, tensors: Sequence[Tensor]) -> bool:
         """Whether these tensors have this space's shapes and kinds."""
         return len(tensors) == len(self.parts) and all(
-            tuple(tensor.shape) == part.shape and tensor.is_complex() == part.dtype.is_complex
-            for tensor, part in zip(tensors, self.parts, strict=True)
+            part.chart.fits(tensor) for tensor, part in zip(tensors, self.parts, strict=True)
         )
 
-    def coordinates(self, tensors: Sequence[Tensor]) -> Tensor:
-        """All coordinates, as one vector; shares memory with a single real double-precision tensor."""
-        if len(tensors) == 1:
-            return flat(tensors[0]).to(self.device)
-        return torch.cat([flat(tensor).to(self.device) for tensor in tensors])
+    def coordinates(self, tensors: Sequence[Tensor | None]) -> Tensor:
+        """All coordinates as one vector, zero for nothing; shares memory with a single tensor of real doubles."""
+        pieces = [self._coordinates(part, tensor) for part, tensor in zip(self.parts, tensors, strict=True)]
+        return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 
     def tensors(self, vector: Tensor) -> list[Tensor]:
         """The tensors with these coordinates."""
@@ -110,7 +114,8 @@ class Space:
     ) -> list[Tensor]:
         """These tensors plus t times a direction, in new memory or in that given, with the strides of these."""
         outs: Sequence[Tensor | None] = memory or [None] * len(tensors)
-        return [_displaced(tensor, step, t, out) for tensor, step, out in zip(tensors, steps, outs, strict=True)]
+        rows = zip(self.parts, tensors, steps, outs, strict=True)
+        return [part.chart.moved(tensor, step, t, out) for part, tensor, step, out in rows]
 
     def random(self, seed: int, size: float = 1.0) -> Tensor:
         """Signs times magnitudes in [½, 1] of a size: they never shrink a lone error much, nor cancel several."""
@@ -130,29 +135,27 @@ class Space:
         if part.dtype.is_complex:
             offset, imaginary = divmod(offset, 2)
             component = "imag" if imaginary else "real"
-        index: list[int] = []
-        for length in reversed(part.shape):
-            offset, position = divmod(offset, length)
-            index.insert(0, position)
-        return Place(path=part.path, index=tuple(index), part=component)
+        index, stored = part.chart.index(offset)
+        return Place(path=part.path, index=index, part=component, stored=stored)
+
+    def _coordinates(self, part: Part, tensor: Tensor | None) -> Tensor:
+        if tensor is None:
+            return torch.zeros(part.stop - part.start, dtype=torch.float64, device=self.device)
+        return part.chart.read(tensor).to(self.device, torch.float64)
 
     def _tensor(self, vector: Tensor, part: Part) -> Tensor:
         piece = vector[part.start : part.stop].to(device=part.device, dtype=real_dtype(part.dtype))
-        if part.dtype.is_complex:
-            piece = piece.clone() if piece.storage_offset() % 2 else piece  # a complex number starts at an even place
-            return torch.view_as_complex(piece.view(*part.shape, 2))
-        return piece.view(part.shape)
+        return part.chart.make(piece)
 
 
-def scale_of(tensor: Tensor, device: torch.device | str = "cpu") -> Tensor | float:
-    """The size of step that is small but visible: one for the whole tensor, or one an entry where sizes differ wildly.
+def scale_of(coordinates: Tensor, device: torch.device | str = "cpu") -> Tensor | float:
+    """The size of step that is small but visible: one for all coordinates, or one for each where sizes differ wildly.
 
     >>> scale_of(torch.tensor([3.0, -4.0])) > 3
     True
     >>> scale_of(torch.tensor([0.0, 1e-9, 1e9])).shape
     torch.Size([3])
     """
-    coordinates = as_real(tensor.detach()).reshape(-1)
     if coordinates.numel() <= HANDFUL and (common := _common_scale(coordinates.tolist())):
         return common
     stride = coordinates.numel() // SAMPLE
@@ -186,51 +189,6 @@ def _sizes(sample: Tensor) -> tuple[float, float]:
     return root, math.exp(min(700.0, float(sample.log().mean())))
 
 
-def replica(tensor: Tensor) -> Tensor:
-    """A copy with private memory and the very same strides, overlapping ones too.
-
-    A view keeps what surrounds it, if that is not much, for functions that look beyond the view.
-    """
-    tensor = tensor.detach()
-    if fills_its_storage(tensor):
-        return tensor.clone()
-    surroundings = tensor.untyped_storage().nbytes() // tensor.element_size()
-    if surroundings <= max(SURROUNDINGS, 2 * tensor.numel()):
-        memory = tensor.as_strided((surroundings,), (1,), 0).clone()
-        return memory.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
-    extent = 1 + sum((length - 1) * stride for length, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    memory = tensor.as_strided((extent,), (1,)).clone()
-    return memory.as_strided(tensor.shape, tensor.stride(), 0)
-
-
-def same_numbers(before: Tensor, after: Tensor) -> bool:
-    """Whether two tensors are of one form and hold the same numbers, NaN where NaN."""
-    if before.shape != after.shape or before.dtype != after.dtype:
-        return False
-    before, after = as_real(before.detach()), as_real(after.detach())
-    return torch.equal(before, after) or bool(((before == after) | ((before != before) & (after != after))).all())
-
-
-def fills_its_storage(tensor: Tensor) -> bool:
-    """Whether the memory holds the tensor's entries in order, and nothing else."""
-    return (
-        tensor.layout != torch.strided
-        or not tensor.numel()
-        or (tensor.is_contiguous() and tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size())
-    )
-
-
-def _overlaps(tensor: Tensor) -> bool:
-    """Whether two entries may lie in one place: a stride steps over less than the dimensions within it fill."""
-    filled = 1
-    for stride, length in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
-        if length > 1:
-            if stride < filled:
-                return True
-            filled += stride * (length - 1)
-    return False
-
-
 def _signed(shape: tuple[int, ...], least: float, generator: torch.Generator) -> Tensor:
     centred = torch.rand(shape, generator=generator, dtype=torch.float64, device="cpu").sub_(0.5)
     magnitude = torch.copysign(_ONE, centred)
@@ -238,14 +196,3 @@ def _signed(shape: tuple[int, ...], least: float, generator: torch.Generator) ->
 
 
 _ONE = torch.ones((), dtype=torch.float64, device="cpu")
-
-
-def _displaced(tensor: Tensor, step: Tensor, t: float, out: Tensor | None) -> Tensor:
-    if fills_its_storage(tensor) or _overlaps(tensor) or tensor.is_conj() or tensor.is_neg():
-        if not tensor.is_complex():
-            return torch.add(tensor, step, alpha=t, out=out)
-        point, step = as_real(tensor), as_real(step)
-        return torch.view_as_complex(torch.add(point, step, alpha=t, out=None if out is None else as_real(out)))
-    copy = replica(tensor)
-    as_real(copy).add_(as_real(step), alpha=t)
-    return copy

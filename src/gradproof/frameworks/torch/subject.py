@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gradproof.engine.ladder import first_step
 from gradproof.engine.subject import DerivativeError
 from gradproof.errors import InputError, NothingToDifferentiateError
 from gradproof.frameworks.torch import trees
@@ -18,8 +19,10 @@ from gradproof.frameworks.torch.arguments import Call, Selector, Slot, different
 from gradproof.frameworks.torch.batches import Batches
 from gradproof.frameworks.torch.calling import LARGE, Caller, Tally
 from gradproof.frameworks.torch.captured import captured_tensors
+from gradproof.frameworks.torch.charts import Semantics, chart_of, observed
 from gradproof.frameworks.torch.duals import push
-from gradproof.frameworks.torch.spaces import Space, as_real, scale_of
+from gradproof.frameworks.torch.makeup import is_sparse, memory_of
+from gradproof.frameworks.torch.spaces import Space, scale_of
 
 SAME = 64.0  # units of rounding by which a value may differ from the same in double precision
 ABSENT = (
@@ -27,6 +30,10 @@ ABSENT = (
     "setup_context",
     "Nested forward mode",
 )  # words in the messages of rules that are not there
+NARROW = (
+    "The backward of {name} takes an incoming gradient only where the output stores something: what the output stores "
+    "beside the point and not at it was left out."
+)
 ORDINARY = (1e-100, 1e100)  # sizes of values whose squares can be added up
 
 
@@ -45,16 +52,21 @@ class TorchSubject:
     mode, rule, claim_size = "reverse", "backward", 0.0
     arrays = torch
 
-    def __init__(self, call: Call, varied: list[int], slots: list[Slot], tally: Tally) -> None:
+    def __init__(
+        self, call: Call, varied: list[int], slots: list[Slot], tally: Tally, semantics: Semantics | None = None
+    ) -> None:
+        slots = [slot.private() for slot in slots]
         self.call, self.varied, self.slots, self.tally = call, varied, slots, tally
+        self.semantics = semantics or Semantics()
         self.caller = Caller(call, varied, slots, tally)
-        self.notes: list[str] = []
+        self._notes: list[str] = []
         self.trouble = ""
         self._shares_memory = False
-        for slot in (slots[number] for number in varied):
-            _refuse_unbuilt(slot.path, slot.tensor, "inputs")
         self.points = [slots[number].tensor.detach() for number in varied]
-        self.inputs = Space([slots[number].path for number in varied], self.points)
+        paths = [slots[number].path for number in varied]
+        charts = [chart_of(path, point, self.semantics) for path, point in zip(paths, self.points, strict=True)]
+        self.inputs = Space(paths, self.points, charts)
+        self._origins = [chart.origin(point) for chart, point in zip(charts, self.points, strict=True)]
         self._scales: list[Tensor | float] | None = None
         self._direction: Tensor | None = None
         self._steps: list[Tensor] = []
@@ -70,15 +82,18 @@ class TorchSubject:
             raise
 
     @classmethod
-    def of(cls, function: Callable[..., Any], inputs: Any, wrt: Selector | None) -> TorchSubject:
+    def of(
+        cls, function: Callable[..., Any], inputs: Any, wrt: Selector | None, semantics: Semantics | None = None
+    ) -> TorchSubject:
         """The subject for a function at a point."""
         call = Call(function, inputs)
-        return cls(call, call.select(wrt), call.slots, Tally())
+        return cls(call, call.select(wrt), call.slots, Tally(), semantics)
 
     def widened(self) -> TorchSubject | None:
         """The same function in double precision, if it runs there and gives the same values up to rounding."""
         try:
-            wide = TorchSubject(self.call, self.varied, [slot.widened() for slot in self.slots], self.tally)
+            slots = [slot.widened() for slot in self.slots]
+            wide = TorchSubject(self.call, self.varied, slots, self.tally, self.semantics)
         except Exception:
             return None
         finally:
@@ -95,8 +110,6 @@ class TorchSubject:
         self.leaves = [copies[number] for number in self.varied]
         found = [(path, leaf) for path, leaf in trees.leaves(result, self.call.result) if isinstance(leaf, Tensor)]
         tensors = [(path, tensor) for path, tensor in found if differentiable(tensor)]
-        for path, tensor in tensors:
-            _refuse_unbuilt(path, tensor, "outputs")
         if not tensors:
             kind = NothingToDifferentiateError if found else InputError
             raise kind(
@@ -107,17 +120,61 @@ class TorchSubject:
         self.detached = not connected
         self.caller.paths = [path for path, _ in connected or tensors]
         self.results = [tensor for _, tensor in connected or tensors]
-        self.outputs = Space(self.caller.paths, self.results, self.inputs.device)
+        self.outputs = self._observed()
         self.centre = self.outputs.coordinates(self.results)
         self._size = self._largest_value()
-        self.storages = {tensor.untyped_storage().data_ptr() for tensor in self.results if tensor.numel()}
+        self.storages = memory_of(self.results) if self.outputs.plain else set()
         self.precision = max(self.inputs.precision, self.outputs.precision)
         self.gradient_precision = self.precision
         self.largest = self.inputs.largest
         self.tiny = max(self.inputs.tiny, self.outputs.tiny)
         if self.tiny < ORDINARY[0] < self._size:
             self.tiny = 0.0  # nothing here is so small that it matters
-        self.notes += captured_tensors(self.call, self.results, copies)
+        self._notes += captured_tensors(self.call, self.results, copies)
+
+    def _observed(self) -> Space:
+        """The space of the results.
+
+        A sparse one may store other entries beside the point. They are observed as well, unless the backward takes no
+        incoming gradient there.
+        """
+        beside = self._beside() if any(map(is_sparse, self.results)) else []
+        outputs, narrow = self._space_of(beside), self._space_of([])
+        if outputs.size == narrow.size or self.detached or self._takes(outputs):
+            return outputs
+        if self._takes(narrow):
+            self._notes.append(NARROW.format(name=self.call.name))
+        return narrow
+
+    def _space_of(self, beside: list[list[Tensor]]) -> Space:
+        rows = zip(self.caller.paths, self.results, *beside, strict=True)
+        charts = [observed(path, values) for path, *values in rows]
+        return Space(self.caller.paths, self.results, charts, self.inputs.device)
+
+    def _takes(self, outputs: Space) -> bool:
+        """Whether the backward takes incoming gradients wherever there may be some."""
+        incoming = outputs.tensors(torch.ones(outputs.size, dtype=torch.float64, device=outputs.device))
+        try:
+            self.gradients(self.results, self.leaves, incoming)
+        except DerivativeError:
+            return False
+        return True
+
+    def _beside(self) -> list[list[Tensor]]:
+        """The results on both sides of the point, where they can be had."""
+        direction = self.direction(self.semantics.seed, first_step(self.inputs.precision), False)
+        steps, found = self.inputs.tensors(direction), []
+        for t in (1.0, -1.0):
+            try:
+                found.append(self.results_of(self.inputs.displaced(self.points, steps, t, None)))
+            except Exception as error:
+                self.trouble = f"{type(error).__name__}: {error}"
+        return [results for results in found if len(results) == len(self.results)]
+
+    @property
+    def notes(self) -> list[str]:
+        """What is worth saying whatever the verdict."""
+        return [*self._notes, *self.inputs.remarks]
 
     @property
     def name(self) -> str:
@@ -137,15 +194,15 @@ class TorchSubject:
     def direction(self, seed: int, step: float, absolute: bool) -> Tensor:
         """A random direction, scaled to the point, such that the point plus it is representable."""
         if self._scales is None:
-            self._scales = [scale_of(point, self.inputs.device) for point in self.points]
+            self._scales = [scale_of(origin, self.inputs.device) for origin in self._origins]
         scales = [step if absolute else step * scale for scale in self._scales]
         common = scales[0] if len(scales) == 1 and isinstance(scales[0], float) else 1.0
         vector = self.inputs.random(2 * seed, common)
-        for part, point, scale in zip(self.inputs.parts, self.points, scales, strict=True):
+        for part, origin, scale in zip(self.inputs.parts, self._origins, scales, strict=True):
             piece = vector[part.start : part.stop]
             if scale is not common:
                 piece.mul_(scale)
-            origin = as_real(point).reshape(-1).to(piece.device)
+            origin = origin.to(piece.device)
             if origin.dtype == piece.dtype:
                 piece.add_(origin).sub_(origin)
             else:
@@ -177,16 +234,22 @@ class TorchSubject:
             )
             return torch.full_like(self.centre, torch.nan)
         values = self.outputs.coordinates(results)
-        storages = {tensor.untyped_storage().data_ptr() for tensor in results if tensor.numel()}
+        if not self.outputs.plain:
+            return values  # a copy
+        storages = memory_of(results)
         if not storages.isdisjoint(self.storages) or not storages.isdisjoint(self._again):
             return self._from_shared_memory(values)
         if self._first is None:  # held, so that memory that comes again is noticed
             self._first = (direction, t, results, values)
             self._again |= storages
         if self.inputs.size >= LARGE:
-            shared = any(tensor.untyped_storage().data_ptr() in storages for tensor in moved)
+            shared = not storages.isdisjoint(memory_of(moved))
             self._memory = None if shared or self.caller.needs_graph else moved
         return values
+
+    def forget(self) -> None:
+        """Let go of the memory that is held for moving along one direction."""
+        self._direction, self._steps, self._memory = None, [], None
 
     def rounded(self, asked: Tensor) -> Tensor:
         """An incoming gradient as the outputs' own precision holds it."""
@@ -274,18 +337,14 @@ class TorchSubject:
 
     def gradients(
         self, results: Sequence[Tensor], leaves: Sequence[Tensor], incoming: Sequence[Tensor]
-    ) -> list[Tensor]:
-        """What autograd gives for these incoming gradients: zeros where it gives nothing, and nothing sparse."""
+    ) -> list[Tensor | None]:
+        """What autograd gives for these incoming gradients: nothing for an input without influence."""
         self.tally.pullbacks += 1
         try:
             with self.caller.timed():
-                gradients = torch.autograd.grad(results, leaves, incoming, retain_graph=True, allow_unused=True)
+                return list(torch.autograd.grad(results, leaves, incoming, retain_graph=True, allow_unused=True))
         except Exception as error:
             raise DerivativeError(f"{type(error).__name__}: {error}", absent=_is_absent(error)) from error
-        return [
-            torch.zeros_like(leaf) if gradient is None else gradient.to_dense() if gradient.is_sparse else gradient
-            for leaf, gradient in zip(leaves, gradients, strict=True)
-        ]
 
     def __enter__(self) -> TorchSubject:
         return self
@@ -315,12 +374,6 @@ class TorchSubject:
                 direction, t, _, overwritten = self._first
                 overwritten.data = self.evaluate(direction, t)
         return kept
-
-
-def _refuse_unbuilt(path: str, tensor: Tensor, role: str) -> None:
-    if tensor.layout != torch.strided or type(tensor).__name__ == "MaskedTensor":
-        kind = str(tensor.layout) if tensor.layout != torch.strided else "masked"
-        raise NotImplementedError(f"{path} is {kind}: sparse and masked {role} are not built yet. Pass it dense.")
 
 
 def _is_absent(error: Exception) -> bool:

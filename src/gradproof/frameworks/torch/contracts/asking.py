@@ -41,10 +41,7 @@ def gradients(
 
 def coordinates(subject: TorchSubject, found: Sequence[Tensor | None]) -> Tensor:
     """Gradients as one vector; zero for an input without influence."""
-    whole = []
-    for gradient, leaf in zip(found, subject.leaves, strict=True):
-        whole.append(torch.zeros_like(leaf) if gradient is None else gradient)
-    return subject.inputs.coordinates([piece.to_dense() if piece.layout != torch.strided else piece for piece in whole])
+    return subject.inputs.coordinates(found)
 
 
 def left_out(count: int) -> list[Sequence[int]]:

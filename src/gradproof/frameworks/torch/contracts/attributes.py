@@ -15,6 +15,8 @@ from gradproof.engine.results import Finding
 from gradproof.frameworks.torch.arguments import differentiable
 from gradproof.frameworks.torch.contracts.asking import custom_nodes, function_name, gradients
 from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms
+from gradproof.frameworks.torch.layouts import name_of
+from gradproof.frameworks.torch.makeup import is_sparse
 from gradproof.frameworks.torch.subject import TorchSubject
 
 
@@ -53,7 +55,7 @@ def _findings(path: str, leaf: Tensor, gradient: Tensor) -> Iterator[Finding]:
         "size": (tuple(gradient.shape), tuple(leaf.shape)),
         "device": (gradient.device, leaf.device),
     }
-    if gradient.layout != torch.strided and leaf.layout != torch.strided:
+    if is_sparse(gradient) and is_sparse(leaf):
         pairs["layout"] = (gradient.layout, leaf.layout)
         if gradient.layout == leaf.layout:
             pairs["sparse_dim"] = (gradient.sparse_dim(), leaf.sparse_dim())
@@ -70,7 +72,16 @@ def _findings(path: str, leaf: Tensor, gradient: Tensor) -> Iterator[Finding]:
 
 def _notes(path: str, leaf: Tensor, gradient: Tensor) -> Iterator[str]:
     if (gradient.layout == torch.strided) != (leaf.layout == torch.strided):
-        yield f"The gradient with respect to {path} is {gradient.layout}, where the input is {leaf.layout}."
+        yield (
+            f"The gradient with respect to {path} is {name_of(gradient.layout)}, and the input {name_of(leaf.layout)}."
+        )
+    if (
+        gradient.layout == leaf.layout == torch.sparse_coo
+        and is_sparse(leaf)
+        and leaf.is_coalesced()
+        and not gradient.is_coalesced()
+    ):
+        yield f"The gradient with respect to {path} is not coalesced, and the input is."
 
 
 def _raw(

@@ -23,7 +23,8 @@ def batched(subject: TorchSubject, terms: Terms) -> Outcome:
         found = _at_once(subject, cotangents)
     except Exception as error:
         return Outcome(absent=f"the backward does not run under torch.func.vmap ({described(error)})")
-    for cotangent, gradient in zip(cotangents, found, strict=True):
+    for row, cotangent in enumerate(cotangents):
+        gradient = coordinates(subject, [None if part is None else part[row] for part in found])
         expected = expected if cotangent is first else subject.pullback(cotangent)
         worst = gap(
             expected,
@@ -44,8 +45,8 @@ def batched(subject: TorchSubject, terms: Terms) -> Outcome:
     return KEPT
 
 
-def _at_once(subject: TorchSubject, cotangents: list[Tensor]) -> list[Tensor]:
-    """The gradients of a batch of incoming gradients."""
+def _at_once(subject: TorchSubject, cotangents: list[Tensor]) -> list[Tensor | None]:
+    """The gradients of a batch of incoming gradients, stacked; none for an input without influence."""
     pieces = [subject.outputs.tensors(cotangent) for cotangent in cotangents]
     used: list[bool] = []
 
@@ -60,6 +61,4 @@ def _at_once(subject: TorchSubject, cotangents: list[Tensor]) -> list[Tensor]:
         batch = iter(
             torch.func.vmap(pull, randomness="same")(*(torch.stack(piece) for piece in zip(*pieces, strict=True)))
         )
-    whole = [next(batch) if is_used else None for is_used in used]
-    rows = range(len(cotangents))
-    return [coordinates(subject, [None if part is None else part[row] for part in whole]) for row in rows]
+    return [next(batch) if is_used else None for is_used in used]

@@ -11,7 +11,7 @@ from gradproof.frameworks.torch.arguments import Call
 from gradproof.frameworks.torch.contracts.asking import described
 from gradproof.frameworks.torch.contracts.comparing import gap, noise_of_pushforward
 from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken
-from gradproof.frameworks.torch.spaces import replica
+from gradproof.frameworks.torch.makeup import replica
 from gradproof.frameworks.torch.subject import TorchSubject
 
 

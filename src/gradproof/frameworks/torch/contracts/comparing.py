@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gradproof.engine.ladder import slices
 from gradproof.frameworks.torch.subject import TorchSubject
 
 ROUNDINGS = 64.0  # units of rounding in the largest entry: sums are added up in another order, kernels differ
@@ -35,18 +36,31 @@ def gap(
 
     `noise` is measured only where a difference is suspected.
     """
-    finite = expected.isfinite()
-    difference = torch.where(finite, (found - expected).abs(), 0.0).nan_to_num(torch.inf)
-    if not difference.numel():
+    if not len(expected):
         return None
-    sizes = torch.where(finite, expected.abs(), 0.0)
-    allowed = ROUNDINGS * precision * float(sizes.max()) + more
-    worst = int(difference.argmax())
-    if float(difference[worst]) <= allowed:
+
+    def difference(where: slice) -> Tensor:
+        known = expected[where].isfinite()
+        return torch.where(known, (found[where] - expected[where]).abs(), 0.0).nan_to_num(torch.inf)
+
+    worst, distance = furthest(len(expected), difference)
+    allowed = ROUNDINGS * precision * largest(expected) + more
+    if distance <= allowed:
         return None
-    if noise is not None and float(difference[worst]) <= allowed + NOISE * noise():
+    if noise is not None and distance <= allowed + NOISE * noise():
         return None
     return Gap(worst, float(expected[worst]), float(found[worst]))
+
+
+def furthest(size: int, measured: Callable[[slice], Tensor]) -> tuple[int, float]:
+    """Where a measured vector is largest, and how large; it is measured piece by piece, so that it is never held."""
+    place, most = 0, -torch.inf
+    for where in slices(0, size):
+        piece = measured(where)
+        highest = int(piece.argmax())
+        if float(piece[highest]) > most:
+            place, most = where.start + highest, float(piece[highest])
+    return place, most
 
 
 def rounding_of(linear: Callable[[Tensor], Tensor], vector: Tensor, image: Tensor, precision: float) -> float:
@@ -76,4 +90,6 @@ def _small_steps(subject: TorchSubject) -> list[Tensor]:
 
 def largest(vector: Tensor) -> float:
     """The size of the largest finite entry; zero where there is none."""
-    return float(torch.where(vector.isfinite(), vector.abs(), 0.0).max()) if vector.numel() else 0.0
+    if not len(vector):
+        return 0.0
+    return furthest(len(vector), lambda where: torch.where(vector[where].isfinite(), vector[where].abs(), 0.0))[1]

@@ -9,6 +9,7 @@ from gradproof.engine.subject import DerivativeError
 from gradproof.frameworks.torch.contracts.asking import coordinates, gradients
 from gradproof.frameworks.torch.contracts.comparing import Gap, gap, noise_of_pullback
 from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken
+from gradproof.frameworks.torch.makeup import is_plain, replica
 from gradproof.frameworks.torch.subject import TorchSubject
 
 INCOMING = "a non-contiguous incoming gradient"
@@ -41,7 +42,7 @@ def contiguity(subject: TorchSubject, terms: Terms) -> Outcome:
 
 
 def _for_incoming(subject: TorchSubject, terms: Terms) -> Gap | None:
-    if all(result.numel() < 2 for result in subject.results):
+    if all(result.numel() < 2 or not is_plain(result) for result in subject.results):
         return None
     incoming = [_expanded(piece) for piece in subject.outputs.tensors(terms.pulled(subject)[0])]
     cotangent = subject.outputs.coordinates(incoming).clone()
@@ -58,7 +59,8 @@ def _for_incoming(subject: TorchSubject, terms: Terms) -> Gap | None:
 
 def _for_inputs(subject: TorchSubject, terms: Terms) -> Gap | None:
     leaves = [_laid_out_otherwise(point).requires_grad_() for point in subject.points]
-    if all(leaf.stride() == point.stride() for leaf, point in zip(leaves, subject.points, strict=True)):
+    pairs = zip(leaves, subject.points, strict=True)
+    if all(leaf.stride() == point.stride() for leaf, point in pairs if is_plain(point)):
         return None
     try:
         results = subject.caller.results(subject.caller.differentiably(leaves))
@@ -82,7 +84,7 @@ def _for_inputs(subject: TorchSubject, terms: Terms) -> Gap | None:
 
 def _expanded(tensor: Tensor) -> Tensor:
     """One row's numbers for all rows, with gaps between them; what lies in the gaps is NaN."""
-    if not tensor.dim():
+    if not tensor.dim() or not is_plain(tensor):
         return tensor.clone()
     memory = torch.full((2 * tensor.numel() + 1,), torch.nan, dtype=tensor.dtype, device=tensor.device)
     strides = [0] * (tensor.dim() - 1) + [2]
@@ -95,6 +97,8 @@ def _expanded(tensor: Tensor) -> Tensor:
 
 def _laid_out_otherwise(tensor: Tensor) -> Tensor:
     """A copy: with gaps and in the order of the reversed dimensions, or contiguous where the tensor is not."""
+    if not is_plain(tensor):
+        return replica(tensor)
     if not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
         return tensor.detach().clone(memory_format=torch.contiguous_format)
     if not tensor.dim():

@@ -9,7 +9,7 @@ from gradproof.engine.ladder import first_step
 from gradproof.frameworks.torch import trees
 from gradproof.frameworks.torch.arguments import differentiable
 from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken
-from gradproof.frameworks.torch.spaces import flat
+from gradproof.frameworks.torch.makeup import numbers
 from gradproof.frameworks.torch.subject import TorchSubject
 
 CLEAR = 1e3  # units of rounding that a change must exceed to be one
@@ -47,9 +47,9 @@ def _unconnected(subject: TorchSubject, direction: Tensor) -> dict[str, Tensor]:
         return {}
     connected = () if subject.detached else subject.caller.paths
     return {
-        path: flat(leaf).clone()
+        path: numbers(leaf).clone()
         for path, leaf in trees.leaves(result, subject.call.result)
-        if isinstance(leaf, Tensor) and differentiable(leaf) and leaf.layout == torch.strided and path not in connected
+        if isinstance(leaf, Tensor) and differentiable(leaf) and path not in connected
     }
 
 

@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from gradproof.frameworks.torch.contracts.comparing import NOISE, ROUNDINGS, largest, rounding_of
+from gradproof.frameworks.torch.contracts.comparing import NOISE, ROUNDINGS, furthest, largest, rounding_of
 from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken
 from gradproof.frameworks.torch.subject import TorchSubject
 
@@ -24,23 +24,20 @@ FEW_BITS = 2.0**20  # times the smallest normal number, below which numbers lose
 def linear(subject: TorchSubject, terms: Terms) -> Outcome:
     """Zero gives zero, and a multiple gives the multiple."""
     cotangent, once = terms.pulled(subject)
-    at_zero = subject.pullback(torch.zeros_like(cotangent))
-    wrong = torch.where(once.isfinite(), at_zero.nan_to_num(torch.inf).abs(), 0.0)
-    if float(wrong.max()) > ROUNDINGS * subject.gradient_precision * largest(once):
-        worst = int(wrong.argmax())
+    worst, left = _left_at_zero(subject, cotangent, once)
+    if left:
         place = subject.inputs.locate(worst)
         return broken(
             "linear",
             f"For an incoming gradient of zeros the gradient with respect to {place.path} is not zero "
-            f"({float(at_zero[worst]):.3g} at {place}).",
+            f"({left:.3g} at {place}).",
             argument=place.path,
             advice="Multiply by the incoming gradient: the backward adds something that does not depend on it.",
         )
     factor = SMALL_FACTOR if subject.precision > COARSE else FACTOR
     many = subject.pullback(factor * cotangent)
-    gap = _gap(subject, once, many / factor, abs(factor))
-    worst = int(gap.argmax())
-    if not _is_beyond_rounding(subject, terms, float(gap[worst])):
+    worst, gap = furthest(len(once), lambda where: _gap(subject, once[where], many[where] / factor, abs(factor)))
+    if not _is_beyond_rounding(subject, terms, gap):
         return KEPT
     place = subject.inputs.locate(worst)
     return broken(
@@ -50,6 +47,18 @@ def linear(subject: TorchSubject, terms: Terms) -> Outcome:
         argument=place.path,
         advice="A backward is linear in the incoming gradient: look for a clip, a power, an absolute value or a norm.",
     )
+
+
+def _left_at_zero(subject: TorchSubject, cotangent: Tensor, once: Tensor) -> tuple[int, float]:
+    """What an incoming gradient of zeros gives, where that is most; zero where it is no more than rounding."""
+    found = subject.pullback(torch.zeros_like(cotangent))
+
+    def size(where: slice) -> Tensor:
+        return torch.where(once[where].isfinite(), found[where].nan_to_num(torch.inf).abs(), 0.0)
+
+    worst, most = furthest(len(once), size)
+    allowed = ROUNDINGS * subject.gradient_precision * largest(once)
+    return worst, float(found[worst]) if most > allowed else 0.0
 
 
 def _gap(subject: TorchSubject, once: Tensor, scaled: Tensor, factor: float) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 from gradproof.engine.subject import DerivativeError
 from gradproof.frameworks.torch.contracts.asking import described
 from gradproof.frameworks.torch.duals import push_level
-from gradproof.frameworks.torch.spaces import replica
+from gradproof.frameworks.torch.makeup import replica
 from gradproof.frameworks.torch.subject import TorchSubject
 
 

@@ -11,6 +11,7 @@ from gradproof.engine.subject import DerivativeError
 from gradproof.frameworks.torch.contracts.asking import coordinates, gradients, left_out
 from gradproof.frameworks.torch.contracts.comparing import gap, noise_of_pullback
 from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken
+from gradproof.frameworks.torch.layouts import BLOCKED
 from gradproof.frameworks.torch.subject import TorchSubject
 
 ADVICE = (
@@ -22,7 +23,7 @@ SHOWN = 4  # outputs named in a message
 
 def undefined(subject: TorchSubject, terms: Terms) -> Outcome:
     """All undefined give zeros; some undefined give what zeros in their place give."""
-    if subject.detached:
+    if subject.detached or any(result.layout in BLOCKED for result in subject.results):  # torch has no zeros of blocks
         return KEPT
     everything = range(len(subject.results))
     try:

@@ -10,7 +10,7 @@ from torch import Tensor
 from gradproof.frameworks.torch.calling import LARGE
 from gradproof.frameworks.torch.contracts.asking import custom_nodes, function_name, gradients, saved_by
 from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken
-from gradproof.frameworks.torch.spaces import replica, same_numbers
+from gradproof.frameworks.torch.makeup import replica, same_numbers
 from gradproof.frameworks.torch.subject import TorchSubject
 
 ADVICE = "Others still read it: compute out of place, or clone it first."
@@ -24,8 +24,7 @@ class Watch:
 
     def add(self, words: str, tensor: Tensor) -> None:
         """Remember a tensor as it is now."""
-        if tensor.layout == torch.strided:
-            self._seen.append((words, tensor, tensor._version, tensor.detach().clone()))
+        self._seen.append((words, tensor, tensor._version, replica(tensor)))
 
     def disturbed(self) -> str | None:
         """The words for the first tensor that is not what it was."""

@@ -1,0 +1,59 @@
+"""How the entries of one tensor become coordinates. Layout, masks and complexness are met here, and nowhere after.
+
+A chart reads a tensor's coordinates, makes a tensor of given coordinates, and moves a point. A strided tensor has all
+its entries for coordinates; a sparse input those that its template stores; a sparse output those that it stores at the
+point and right beside it, and one number for all that appears elsewhere; a masked tensor those not masked out.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.masked import MaskedTensor
+
+from gradproof.errors import InputError
+from gradproof.frameworks.torch.charts.chart import Chart, Semantics, alike
+from gradproof.frameworks.torch.charts.masked import Unmasked
+from gradproof.frameworks.torch.charts.sampling import extended
+from gradproof.frameworks.torch.charts.sparse import Observed, Stored
+from gradproof.frameworks.torch.charts.strided import Strided, spread
+from gradproof.frameworks.torch.faults import fault_of
+from gradproof.frameworks.torch.layouts import name_of
+from gradproof.frameworks.torch.makeup import data_and_mask, is_sparse
+from gradproof.frameworks.torch.patterns import merged
+
+__all__ = ["Chart", "Semantics", "Strided", "chart_of", "observed", "spread"]
+
+
+def chart_of(path: str, point: Tensor, semantics: Semantics) -> Chart:
+    """The chart of an input."""
+    if isinstance(point, MaskedTensor):
+        data, mask = data_and_mask(point)
+        return Unmasked(chart_of(path, data, Semantics(masked=True)), mask, data)
+    if not is_sparse(point):
+        return Strided(point)
+    _refuse_malformed(path, point)
+    return Stored(point) if semantics.masked else Stored(*extended(point, semantics))
+
+
+def observed(path: str, values: list[Tensor]) -> Chart:
+    """The chart of an output, from its value at the point and, of a sparse one, those beside it.
+
+    From its value at the point alone, what a sparse one stores elsewhere is not looked at.
+    """
+    first = values[0]
+    if isinstance(first, MaskedTensor):
+        data, mask = data_and_mask(first)
+        return Unmasked(Stored(data) if is_sparse(data) else Strided(data), mask, data)
+    if not is_sparse(first):
+        return Strided(first)
+    for value in values:
+        _refuse_malformed(path, value)
+    return Observed(merged([value for value in values if alike(value, first)]), everywhere=len(values) > 1)
+
+
+def _refuse_malformed(path: str, tensor: Tensor) -> None:
+    if fault := fault_of(tensor):
+        raise InputError(
+            f"{path} is a malformed {name_of(tensor.layout)} tensor: {fault}. Make it with check_invariants=True to "
+            "see where that happens."
+        )

@@ -1,0 +1,94 @@
+"""What a chart does, and the arithmetic that charts share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.masked import MaskedTensor
+
+from gradproof.frameworks.torch.makeup import as_real
+
+
+class Chart(Protocol):
+    """The coordinates of one tensor."""
+
+    size: int
+    shape: tuple[int, ...]
+    hidden: int  # coordinates that stand for no entry
+
+    def read(self, tensor: Tensor) -> Tensor:
+        """A tensor's coordinates, as real numbers in its own precision."""
+        ...
+
+    def make(self, coordinates: Tensor) -> Tensor:
+        """The tensor with these coordinates."""
+        ...
+
+    def origin(self, point: Tensor) -> Tensor:
+        """The coordinates of the point that is moved."""
+        ...
+
+    def moved(self, point: Tensor, step: Tensor, t: float, out: Tensor | None) -> Tensor:
+        """The point plus t times a step, in new memory or in that given."""
+        ...
+
+    def fits(self, tensor: Tensor) -> bool:
+        """Whether another tensor is of this one's shape and kind."""
+        ...
+
+    def index(self, offset: int) -> tuple[tuple[int, ...], bool | None]:
+        """The index of an entry, and whether it is stored, where that is a question."""
+        ...
+
+    def words(self) -> str:
+        """The kind of tensor in a few words; none for a strided one."""
+        ...
+
+    def remarks(self, path: str) -> list[str]:
+        """What was seen that is worth a note."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Semantics:
+    """What the entries of a sparse input are: the stored ones alone, or all of them, the others being zeros.
+
+    Of those that are not stored a sample is probed, drawn from a seed; or all, where the check is to be complete.
+    """
+
+    masked: bool = False
+    complete: bool = False
+    seed: int = 0
+
+
+def alike(tensor: Tensor, other: Tensor) -> bool:
+    """Whether two tensors, not masked, are of one shape, layout and kind of number."""
+    return (
+        tensor.shape == other.shape
+        and tensor.layout == other.layout
+        and tensor.is_complex() == other.is_complex()
+        and not isinstance(tensor, MaskedTensor)
+    )
+
+
+def shaped(coordinates: Tensor, like: Tensor) -> Tensor:
+    """Coordinates in the shape of another tensor, as complex numbers where that holds some."""
+    return as_complex(coordinates, tuple(like.shape)) if like.is_complex() else coordinates.view(like.shape)
+
+
+def as_complex(coordinates: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Pairs of coordinates as complex numbers, a view where that can be."""
+    if coordinates.storage_offset() % 2:
+        coordinates = coordinates.clone()  # a complex number starts at an even place
+    return torch.view_as_complex(coordinates.view(*shape, 2))
+
+
+def added(point: Tensor, step: Tensor, t: float, out: Tensor | None) -> Tensor:
+    """The point plus t times a step, in new memory or in that given."""
+    if not point.is_complex():
+        return torch.add(point, step, alpha=t, out=out)
+    point, step = as_real(point), as_real(step)
+    return torch.view_as_complex(torch.add(point, step, alpha=t, out=None if out is None else as_real(out)))

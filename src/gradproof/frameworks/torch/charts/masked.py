@@ -1,0 +1,68 @@
+"""Masked tensors: the entries that are not masked out are the coordinates."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.masked import MaskedTensor
+
+from gradproof.frameworks.torch.charts.chart import Chart
+from gradproof.frameworks.torch.layouts import stored_values, with_values
+from gradproof.frameworks.torch.makeup import data_and_mask, masked
+
+
+class Unmasked:
+    """The entries of a masked tensor that are not masked out: some of the coordinates of its data."""
+
+    hidden = 0
+
+    def __init__(self, data: Chart, mask: Tensor, point: Tensor) -> None:
+        self._data, self._mask, self._point, self.shape = data, mask, point, data.shape
+        valid = (mask if mask.layout == torch.strided else stored_values(mask)).reshape(-1)
+        self._kept = valid.nonzero().reshape(-1)  # torch has no masked complex numbers
+        self._components = data.size
+        self.size = len(self._kept)
+
+    def read(self, tensor: Tensor) -> Tensor:
+        """What another mask hides is zero."""
+        if isinstance(tensor, MaskedTensor):
+            tensor = _valid(*data_and_mask(tensor))
+        return self._data.read(tensor)[self._kept]
+
+    def make(self, coordinates: Tensor) -> Tensor:
+        """Zeros under the mask."""
+        whole = coordinates.new_zeros(self._components)
+        whole[self._kept] = coordinates
+        return masked(self._data.make(whole), self._mask)
+
+    def origin(self, point: Tensor) -> Tensor:
+        """The entries that are not masked out."""
+        return self._data.origin(self._point)[self._kept]
+
+    def moved(self, point: Tensor, step: Tensor, t: float, out: Tensor | None) -> Tensor:
+        """Under the same mask."""
+        assert isinstance(step, MaskedTensor)
+        return masked(self._data.moved(self._point, data_and_mask(step)[0], t, None), self._mask)
+
+    def fits(self, tensor: Tensor) -> bool:
+        """Masked as well, over data of the same kind."""
+        return isinstance(tensor, MaskedTensor) and self._data.fits(data_and_mask(tensor)[0])
+
+    def index(self, offset: int) -> tuple[tuple[int, ...], bool | None]:
+        """As of the data; that it is stored goes without saying."""
+        return self._data.index(int(self._kept[offset]))[0], None
+
+    def words(self) -> str:
+        """The kind of data, and how much of it is not masked out."""
+        return f"masked {self._data.words()}".rstrip() + f", {self.size:,} valid"
+
+    def remarks(self, path: str) -> list[str]:
+        """None."""
+        return []
+
+
+def _valid(data: Tensor, mask: Tensor) -> Tensor:
+    """The data, zero where it is masked out."""
+    if mask.layout == torch.strided:
+        return torch.where(mask, data, 0)
+    return with_values(data, torch.where(stored_values(mask), stored_values(data), 0))

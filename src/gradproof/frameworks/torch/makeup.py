@@ -1,0 +1,131 @@
+"""What a tensor is made of: plain strided tensors, and the way back from them.
+
+A strided tensor is made of itself, a sparse one of its indices and its values, a masked one of its data and its mask.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.masked import MaskedTensor, masked_tensor
+
+from gradproof.frameworks.torch.layouts import SPARSE, index_tensors, stored_values, with_values
+
+LARGE = 1 << 16  # entries from which on indices may be shared between copies of our own
+SURROUNDINGS = 1 << 16  # entries of a view's base that are copied along with it
+
+
+def is_plain(tensor: Tensor) -> bool:
+    """Whether a tensor is made of itself alone."""
+    return tensor.layout == torch.strided and not isinstance(tensor, MaskedTensor)
+
+
+def is_sparse(tensor: Tensor) -> bool:
+    """Whether a tensor is stored by its entries."""
+    return tensor.layout in SPARSE and not isinstance(tensor, MaskedTensor)
+
+
+def data_and_mask(tensor: MaskedTensor) -> tuple[Tensor, Tensor]:
+    """The two that a masked tensor is made of."""
+    return tensor._masked_data.detach(), tensor._masked_mask
+
+
+def masked(data: Tensor, mask: Tensor) -> Tensor:
+    """A masked tensor, without torch's words about how new these are."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return masked_tensor(data, mask)
+
+
+def components(tensor: Tensor) -> list[Tensor]:
+    """The strided tensors that a tensor is made of."""
+    if isinstance(tensor, MaskedTensor):
+        return [component for half in data_and_mask(tensor) for component in components(half)]
+    if tensor.layout == torch.strided:
+        return [tensor.detach()]
+    return [*index_tensors(tensor), stored_values(tensor)]
+
+
+def recomposed(tensor: Tensor, made_of: Sequence[Tensor]) -> Tensor:
+    """A tensor of the same kind from other components."""
+    if isinstance(tensor, MaskedTensor):
+        data, mask = data_and_mask(tensor)
+        half = len(made_of) // 2
+        return masked(recomposed(data, made_of[:half]), recomposed(mask, made_of[half:]))
+    if tensor.layout == torch.strided:
+        return made_of[0]
+    return with_values(tensor, made_of[-1], tuple(made_of[:-1]))
+
+
+def memory_of(tensors: Sequence[Tensor]) -> set[int]:
+    """Where the numbers of some tensors lie."""
+    return {
+        component.untyped_storage().data_ptr()
+        for tensor in tensors
+        for component in ([tensor] if is_plain(tensor) else components(tensor)[-1:])
+        if component.numel()
+    }
+
+
+def replica(tensor: Tensor) -> Tensor:
+    """A copy with private memory and the very same strides, overlapping ones too.
+
+    A view keeps what surrounds it, if that is not much, for functions that look beyond the view.
+    """
+    tensor = tensor.detach()
+    if not is_plain(tensor):
+        return recomposed(tensor, [component.clone() for component in components(tensor)])
+    if fills_its_storage(tensor):
+        return tensor.clone()
+    surroundings = tensor.untyped_storage().nbytes() // tensor.element_size()
+    if surroundings <= max(SURROUNDINGS, 2 * tensor.numel()):
+        memory = tensor.as_strided((surroundings,), (1,), 0).clone()
+        return memory.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+    extent = 1 + sum((length - 1) * stride for length, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    memory = tensor.as_strided((extent,), (1,)).clone()
+    return memory.as_strided(tensor.shape, tensor.stride(), 0)
+
+
+def refilled(tensor: Tensor) -> Tensor:
+    """A replica that shares the indices of a large sparse tensor."""
+    if is_sparse(tensor) and stored_values(tensor).numel() >= LARGE:
+        return with_values(tensor.detach(), stored_values(tensor).clone())
+    return replica(tensor)
+
+
+def same_numbers(before: Tensor, after: Tensor) -> bool:
+    """Whether two tensors are of one form and hold the same numbers, NaN where NaN."""
+    if before.shape != after.shape or before.dtype != after.dtype or before.layout != after.layout:
+        return False
+    if not is_plain(before):
+        return all(same_numbers(one, other) for one, other in zip(components(before), components(after), strict=True))
+    before, after = as_real(before.detach()), as_real(after.detach())
+    return torch.equal(before, after) or bool(((before == after) | ((before != before) & (after != after))).all())
+
+
+def fills_its_storage(tensor: Tensor) -> bool:
+    """Whether the memory holds the tensor's entries in order, and nothing else."""
+    return (
+        not is_plain(tensor)
+        or not tensor.numel()
+        or (tensor.is_contiguous() and tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size())
+    )
+
+
+def as_real(tensor: Tensor) -> Tensor:
+    """A view with real entries: a complex tensor gains a last dimension of two."""
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+
+
+def numbers(tensor: Tensor) -> Tensor:
+    """The real numbers that a tensor holds, of a sparse one those that are stored."""
+    values = components(data_and_mask(tensor)[0] if isinstance(tensor, MaskedTensor) else tensor)[-1]
+    return as_real(values).reshape(-1).to(torch.float64)
+
+
+def real_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype of a coordinate before it is widened."""
+    return dtype.to_real() if dtype.is_complex else dtype

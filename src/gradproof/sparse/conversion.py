@@ -1,0 +1,241 @@
+"""Sparse tensors as strided values and back, masked onto patterns, from layout to layout: all of it differentiable.
+
+There are two linear maps, each the other's transpose: reading a tensor where a template stores entries, and putting
+values where it does. Their derivatives are made of themselves, so they can be differentiated any number of times, and
+nothing is ever as large as the sparse shape.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradproof.errors import InputError
+from gradproof.frameworks.torch.charts import Semantics
+from gradproof.frameworks.torch.charts.sampling import extended
+from gradproof.frameworks.torch.faults import fault_of
+from gradproof.frameworks.torch.layouts import (
+    BLOCKED,
+    BY_COLUMN,
+    COMPRESSED,
+    SPARSE,
+    Grid,
+    grid_of,
+    keys_of,
+    name_of,
+    on_cells,
+    stored_values,
+    with_values,
+    zeros_on,
+)
+from gradproof.frameworks.torch.patterns import Cells, entry_keys
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What values are put back into: where the entries are, and under which semantics they were taken out."""
+
+    template: Tensor
+    masked: bool
+
+
+def unpack(tensor: Tensor, *, masked: bool, seed: int = 0) -> tuple[Tensor, Form]:
+    """The entries of a sparse tensor as strided values, and the form that `repack` puts them back into.
+
+    With `masked=True` these are the stored entries. With `masked=False` there are zeros among them, for places where
+    nothing is stored: all of these where there are up to some thousands, else a sample, drawn from `seed`, that visits
+    every row and column where it can. Duplicates are summed.
+
+    >>> import torch
+    >>> values, form = unpack(torch.eye(3).to_sparse_csr(), masked=True)
+    >>> values
+    tensor([1., 1., 1.])
+    >>> repack(2 * values, form).to_dense().sum()
+    tensor(6.)
+    """
+    _refuse_strided(tensor, "unpack")
+    if tensor.layout == torch.sparse_coo and not tensor.is_coalesced():
+        tensor = tensor.coalesce()
+    template = tensor.detach()
+    if not masked:
+        template, _ = extended(template, Semantics(seed=seed))
+    return _read(tensor, template), Form(template, masked)
+
+
+def repack(values: Tensor, form: Form) -> Tensor:
+    """The sparse tensor with these values, in the form that `unpack` gave."""
+    wanted = tuple(stored_values(form.template).shape)
+    if tuple(values.shape) != wanted:
+        raise InputError(
+            f"values have the shape {tuple(values.shape)}, and the form stores {wanted}: pass as many as unpack() gave."
+        )
+    _refuse_other_device("values", values, form.template)
+    return _put(values, form.template)
+
+
+def mask(tensor: Tensor, pattern: Tensor) -> Tensor:
+    """The entries of a tensor, of any layout, where a sparse pattern stores some; in the pattern's layout.
+
+    >>> import torch
+    >>> mask(torch.arange(9.0).reshape(3, 3), torch.eye(3).to_sparse_csr()).values()
+    tensor([0., 4., 8.])
+    """
+    _refuse_strided(pattern, "mask", "pattern")
+    if tensor.shape != pattern.shape:
+        raise InputError(
+            f"The tensor has the shape {tuple(tensor.shape)} and the pattern {tuple(pattern.shape)}: masking keeps the "
+            "shape, so pass a pattern of the tensor's."
+        )
+    _refuse_other_device("the tensor", tensor, pattern)
+    _refuse_malformed(tensor, "tensor")
+    template = pattern.detach()
+    if template.layout == torch.sparse_coo and not template.is_coalesced():
+        template = template.coalesce()
+    template = with_values(template, torch.zeros_like(stored_values(template), dtype=tensor.dtype))
+    return _put(_read(tensor, template), template)
+
+
+def convert(tensor: Tensor, layout: torch.layout, *, blocksize: tuple[int, int] | None = None) -> Tensor:
+    """The same tensor in another layout. Of a strided tensor the entries that are not zero are stored.
+
+    >>> import torch
+    >>> convert(torch.eye(4).to_sparse(), torch.sparse_bsr, blocksize=(2, 2)).values().shape
+    torch.Size([2, 2, 2])
+    """
+    _refuse_malformed(tensor, "tensor")
+    if layout == torch.strided:
+        return tensor if tensor.layout == torch.strided else tensor.to_dense(masked_grad=False)
+    grid = _grid(tensor, layout, blocksize)
+    if tensor.layout == layout and grid_of(tensor) == grid:
+        return tensor
+    if tensor.layout == torch.strided:
+        entries = tensor.detach().reshape(-1).nonzero().reshape(-1)
+    else:
+        if tensor.layout == torch.sparse_coo and not tensor.is_coalesced():
+            tensor = tensor.coalesce()
+        entries = entry_keys(keys_of(tensor), grid_of(tensor)).reshape(-1)
+    template = zeros_on(_cells_around(entries, grid), grid, layout, tensor.dtype)
+    return _put(_read(tensor, template), template)
+
+
+class _Read(torch.autograd.Function):
+    """Reading a tensor where a template stores entries."""
+
+    @staticmethod
+    def forward(tensor: Tensor, template: Tensor) -> Tensor:
+        cells = Cells(template)
+        return cells.read(tensor).reshape(stored_values(template).shape).clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        tensor, ctx.template = inputs
+        ctx.set_materialize_grads(False)  # torch has no zeros in every layout
+        ctx.like = None if tensor.layout == torch.strided else on_cells(tensor.detach(), _around(tensor, ctx.template))
+
+    @staticmethod
+    def backward(ctx: Any, *incoming: Tensor | None) -> tuple[Tensor | None, None]:
+        if incoming[0] is None:
+            return None, None
+        gradient = _put(incoming[0], ctx.template)
+        if ctx.like is None:
+            return gradient.to_dense(), None
+        return _put(_read(gradient, ctx.like), ctx.like), None
+
+
+class _Put(torch.autograd.Function):
+    """Putting values where a template stores entries."""
+
+    @staticmethod
+    def forward(values: Tensor, template: Tensor) -> Tensor:
+        return with_values(template, values.clone())
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.template = inputs[1]
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx: Any, *incoming: Tensor | None) -> tuple[Tensor | None, None]:
+        return None if incoming[0] is None else _read(incoming[0], ctx.template), None
+
+
+def _read(tensor: Tensor, template: Tensor) -> Tensor:
+    values: Tensor = _Read.apply(tensor, template)  # type: ignore[no-untyped-call]  # torch's own
+    return values
+
+
+def _put(values: Tensor, template: Tensor) -> Tensor:
+    tensor: Tensor = _Put.apply(values, template)  # type: ignore[no-untyped-call]  # torch's own
+    return tensor
+
+
+def _around(tensor: Tensor, template: Tensor) -> Tensor:
+    """The cells of a tensor's grid that hold the entries of a template."""
+    grid, keys = grid_of(tensor), keys_of(template)
+    if grid == grid_of(template):
+        return keys
+    return _cells_around(entry_keys(keys, grid_of(template)).reshape(-1), grid)
+
+
+def _cells_around(entries: Tensor, grid: Grid) -> Tensor:
+    """The cells that hold some entries, these being numbered row by row over the whole tensor."""
+    if not grid.shape:
+        return entries.new_zeros(min(1, len(entries)))
+    places = list(torch.unravel_index(entries, grid.whole)[: len(grid.shape)])
+    spans = (*(1,) * len(grid.batch), *(grid.block or (1,) * len(grid.sparse)))
+    places = [place // span for place, span in zip(places, spans, strict=True)]
+    if grid.by_column:
+        places[-2:] = reversed(places[-2:])
+    key = torch.zeros_like(entries)
+    for length, place in zip(grid.counted, places, strict=True):
+        key = key * length + place
+    distinct: Tensor = torch.unique(key)
+    return distinct
+
+
+def _grid(tensor: Tensor, layout: torch.layout, blocksize: tuple[int, int] | None) -> Grid:
+    """The grid that a tensor has in a layout; clear errors where it has none."""
+    if layout not in SPARSE:
+        raise InputError(f"layout={layout}: choose torch.strided or one of {', '.join(map(str, SPARSE))}.")
+    if (layout in BLOCKED) != (blocksize is not None):
+        needs = "needs a blocksize=, such as (2, 2)" if layout in BLOCKED else "has no blocks: leave blocksize= out"
+        raise InputError(f"{name_of(layout)} {needs}.")
+    dense = 0 if tensor.layout == torch.strided else len(grid_of(tensor).dense)
+    shape = tuple(tensor.shape)
+    leading, trailing = shape[: len(shape) - dense], shape[len(shape) - dense :]
+    if layout not in COMPRESSED:
+        return Grid((), leading, (), trailing)
+    if len(leading) < 2:
+        raise InputError(
+            f"A {name_of(layout)} tensor has two sparse dimensions, and this one, of shape {shape}, has "
+            f"{len(leading)}. Choose torch.sparse_coo, or reshape it."
+        )
+    batch, sparse = leading[:-2], leading[-2:]
+    if blocksize is None:
+        return Grid(batch, sparse, (), trailing, layout in BY_COLUMN)
+    if any(size < 1 or length % size for length, size in zip(sparse, blocksize, strict=True)):
+        raise InputError(f"Blocks of {blocksize} do not tile the {sparse} of this tensor: choose divisors.")
+    tiles = tuple(length // size for length, size in zip(sparse, blocksize, strict=True))
+    return Grid(batch, tiles, tuple(blocksize), trailing, layout in BY_COLUMN)
+
+
+def _refuse_strided(tensor: Tensor, action: str, role: str = "tensor") -> None:
+    if tensor.layout not in SPARSE:
+        raise InputError(
+            f"{action}() got a {name_of(tensor.layout)} {role}, which has no pattern. Pass a sparse one; "
+            "gradproof.sparse.convert makes one of a strided tensor."
+        )
+    _refuse_malformed(tensor, role)
+
+
+def _refuse_malformed(tensor: Tensor, role: str) -> None:
+    if fault := fault_of(tensor):
+        raise InputError(f"The {role} is a malformed {name_of(tensor.layout)} tensor: {fault}.")
+
+
+def _refuse_other_device(what: str, tensor: Tensor, other: Tensor) -> None:
+    if tensor.device != other.device:
+        raise InputError(f"{what} is on {tensor.device} and the pattern on {other.device}: move one of them.")

@@ -1,0 +1,276 @@
+"""Mistakes in the gradients of sparse tensors, in every layout, under both semantics, beside their right twins."""
+
+import itertools
+
+import pytest
+import torch
+from sparse_rules import (
+    DENSE,
+    POINTS,
+    SPARSE,
+    Rule,
+    coordinates,
+    everywhere,
+    filled,
+    once,
+    place_outside,
+    places_of,
+    point,
+    stored_indices,
+    transposed,
+    values_of,
+    with_values,
+)
+
+import gradproof
+from gradproof import Verdict
+
+LAYOUTS, OUTPUTS = list(POINTS), [DENSE, SPARSE]
+FORMS = list(itertools.product(LAYOUTS, OUTPUTS, ["probe", "full"]))
+PROBED = list(itertools.product(LAYOUTS, OUTPUTS))
+SEMANTICS = {True: "masked=True", False: "masked=False"}
+
+
+def on_the_pattern(gradient, tensor):
+    return filled(once(tensor), gradient)
+
+
+def everywhere_stored(gradient, tensor):
+    return filled(everywhere(tensor), gradient)
+
+
+def strided(gradient, tensor):
+    return gradient
+
+
+def right(masked):
+    """The least that is right."""
+    return on_the_pattern if masked else everywhere_stored
+
+
+def scaled(entries, factor, then):
+    """A mistake of a factor in some entries."""
+
+    def backward(gradient, tensor):
+        gradient = gradient.clone()
+        for entry in entries:
+            gradient[entry] *= factor
+        return then(gradient, tensor)
+
+    return backward
+
+
+def exchanged(masked):
+    """The gradient of the transposed matrix, on the transposed pattern."""
+
+    def backward(gradient, tensor):
+        pattern = transposed(tensor) if masked else everywhere(tensor)
+        return filled(pattern, gradient.transpose(-1, -2).contiguous())
+
+    return backward
+
+
+def check(name, output, backward, contracts=(), **options):
+    return gradproof.check(Rule(output, backward), point(name), seed=0, contracts=contracts, **options)
+
+
+def entries_of(report):
+    return [entry for finding in report.findings for entry in finding.entries]
+
+
+@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize(("name", "output", "coverage"), FORMS)
+def test_a_right_gradient_passes(name, output, coverage, masked):
+    report = check(name, output, right(masked), masked=masked, coverage=coverage, contracts=None)
+
+    assert report.verdict is Verdict.PASS, str(report)
+
+
+@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize(("name", "output", "coverage"), FORMS)
+def test_one_wrong_stored_entry_is_named(name, output, coverage, masked):
+    entry = POINTS[name][1]
+    report = check(name, output, scaled([entry], 1.25, right(masked)), masked=masked, coverage=coverage)
+
+    assert report.verdict is Verdict.FAIL
+    assert {found.index for found in entries_of(report)} == {entry}
+    assert all(found.stored is True for found in entries_of(report))
+    assert all(SEMANTICS[masked] in finding.message for finding in report.findings)
+
+
+@pytest.mark.parametrize(("name", "output", "coverage"), FORMS)
+def test_one_wrong_entry_that_is_not_stored_is_named_under_full_semantics(name, output, coverage):
+    entry = place_outside(name)
+    report = check(name, output, scaled([entry], 1.25, everywhere_stored), masked=False, coverage=coverage)
+
+    assert report.verdict is Verdict.FAIL
+    assert [(found.index, found.stored) for found in entries_of(report)] == [(entry, False)]
+    assert "where nothing is stored. (masked=False" in report.findings[0].message
+    assert "(not stored)" in str(report)
+
+
+@pytest.mark.parametrize(
+    ("name", "output", "coverage"),
+    FORMS,
+)
+def test_a_gradient_outside_the_mask_is_ignored_under_masked_semantics_with_a_note(name, output, coverage):
+    wrong_there = scaled([place_outside(name)], 7.0, everywhere_stored)
+    report = check(name, output, wrong_there, masked=True, coverage=coverage)
+
+    assert report.verdict is Verdict.PASS
+    if output == DENSE:  # the incoming gradient of a sparse output is zero where nothing is stored
+        assert any("numbers where nothing is stored: masked=True ignores them" in note for note in report.notes)
+
+
+@pytest.mark.parametrize(("name", "output"), PROBED)
+def test_a_strided_gradient_is_read_on_the_mask_under_masked_semantics_with_a_note(name, output):
+    report = check(name, output, scaled([place_outside(name)], 7.0, strided), masked=True)
+
+    assert report.verdict is Verdict.PASS
+    assert any("is read only where something is stored (masked=True)" in note for note in report.notes)
+
+
+@pytest.mark.parametrize(("name", "output"), PROBED)
+def test_a_strided_gradient_is_read_everywhere_under_full_semantics(name, output):
+    entry = place_outside(name)
+    passing = check(name, output, strided, masked=False)
+    failing = check(name, output, scaled([entry], 7.0, strided), masked=False)
+
+    assert passing.verdict is Verdict.PASS
+    assert [(found.index, found.stored) for found in entries_of(failing)] == [(entry, False)]
+
+
+@pytest.mark.parametrize(("name", "output", "coverage"), FORMS)
+def test_a_gradient_missing_outside_the_mask_fails_under_full_semantics(name, output, coverage):
+    report = check(name, output, on_the_pattern, masked=False, coverage=coverage)
+
+    assert report.verdict is Verdict.FAIL
+    assert not {found.index for found in entries_of(report)} & stored_indices(point(name))
+    assert all(found.stored is False and found.claimed == 0 for found in entries_of(report))
+    assert all("where nothing is stored. (masked=False" in finding.message for finding in report.findings)
+
+
+@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize(("name", "output", "coverage"), FORMS)
+def test_a_gradient_on_the_transposed_pattern_fails(name, output, coverage, masked):
+    report = check(name, output, exchanged(masked), masked=masked, coverage=coverage)
+
+    assert report.verdict is Verdict.FAIL
+    assert all(SEMANTICS[masked] in finding.message for finding in report.findings)
+    assert entries_of(report)
+
+
+def doubled(share):
+    """Every stored entry of the gradient comes twice, each with a share of it."""
+
+    def backward(gradient, tensor):
+        pattern = once(tensor)
+        found = filled(pattern, share * gradient)
+        return coordinates(
+            torch.cat(2 * [found._indices()], 1), torch.cat(2 * [found._values()]), tensor.shape, is_coalesced=False
+        )
+
+    return backward
+
+
+COORDINATES = [form for form in FORMS if "COO" in form[0]]
+
+
+@pytest.mark.parametrize(("name", "output", "coverage"), COORDINATES)
+def test_duplicates_in_a_gradient_count_together(name, output, coverage):
+    assert check(name, output, doubled(0.5), masked=True, coverage=coverage).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize(("name", "output", "coverage"), COORDINATES)
+def test_duplicates_in_a_gradient_that_hold_the_whole_each_are_wrong(name, output, coverage):
+    report = check(name, output, doubled(1.0), masked=True, coverage=coverage)
+
+    assert report.verdict is Verdict.FAIL
+    assert {found.index for found in entries_of(report)} == stored_indices(point(name))
+    assert all(abs(found.claimed - 2 * found.numerical) < 1e-6 for found in entries_of(report))
+
+
+@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize("coverage", ["probe", "full"])
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_duplicates_of_the_input_that_each_bring_their_gradient_count_it_twice(output, coverage, masked):
+    def once_for_each(gradient, tensor):
+        gradient = gradient.clone()
+        gradient.reshape(-1)[places_of(tensor)[[0]]] *= 2
+        return right(masked)(gradient, tensor)
+
+    report = check("uncoalesced COO", output, once_for_each, masked=masked, coverage=coverage)
+
+    assert report.verdict is Verdict.FAIL
+    assert {(found.index, found.stored) for found in entries_of(report)} == {((2, 0), True)}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_millionth_too_much_in_one_stored_entry_is_found_from_any_seed(name, seed):
+    entry = POINTS[name][1]
+    rule = Rule(DENSE, scaled([entry], 1 + 1e-6, on_the_pattern))
+    report = gradproof.check(rule, point(name), masked=True, seed=seed)
+
+    assert {found.index for found in entries_of(report)} == {entry}
+
+
+@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize("fast_mode", [True, False])
+@pytest.mark.parametrize("name", ["hybrid COO", "CSR", "BSC"])
+def test_the_drop_in_tells_the_same(name, fast_mode, masked):
+    options = {"masked": masked, "fast_mode": fast_mode, "raise_exception": False}
+
+    assert gradproof.gradcheck(Rule(DENSE, right(masked)), point(name), **options) is True
+    assert gradproof.gradcheck(Rule(DENSE, on_the_pattern), point(name), **options) is masked
+
+
+class Doubled(torch.autograd.Function):
+    """Twice the values on the same pattern; torch is left to make zeros of an undefined gradient."""
+
+    @staticmethod
+    def forward(ctx, tensor):
+        return with_values(tensor, 2 * values_of(tensor))
+
+    @staticmethod
+    def backward(ctx, incoming):
+        return with_values(incoming, 2 * values_of(incoming))
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_what_torch_cannot_make_of_an_undefined_gradient_is_not_held_against_a_backward(name):
+    assert gradproof.check(Doubled.apply, point(name), masked=True, seed=0).verdict is Verdict.PASS
+
+
+def spread_out(layout):
+    """A large matrix with few entries, of which a sample of the others is probed."""
+    indices = torch.tensor([[5, 40, 70], [5, 60, 90]])
+    tensor = coordinates(indices, [0.5, -1.5, 2.0], (90, 120), is_coalesced=True)
+    return (tensor if layout == "COO" else tensor.to_sparse(layout=getattr(torch, layout))).requires_grad_()
+
+
+@pytest.mark.parametrize("layout", ["COO", "sparse_csr", "sparse_csc"])
+@pytest.mark.parametrize("line", [(17,), (slice(None), 44)], ids=["row", "column"])
+@pytest.mark.parametrize("seed", range(2))
+def test_a_line_that_is_missing_from_the_gradient_of_a_large_matrix_is_found_in_its_sample(layout, line, seed):
+    report = gradproof.check(
+        Rule(DENSE, scaled([line], 0.0, strided)), spread_out(layout), masked=False, contracts=(), seed=seed
+    )
+
+    assert report.verdict is Verdict.FAIL
+    assert {found.index[len(line) - 1] for found in entries_of(report)} == {line[-1]}
+    assert all(found.stored is False for found in entries_of(report))
+
+
+@pytest.mark.parametrize("layout", ["COO", "sparse_csr", "sparse_csc"])
+def test_the_right_gradient_of_a_large_matrix_passes_and_says_what_was_sampled(layout):
+    report = gradproof.check(Rule(DENSE, strided), spread_out(layout), masked=False, contracts=(), seed=0)
+
+    assert report.verdict is Verdict.PASS
+    assert any("of the 10,797 places where nothing is stored (masked=False)" in note for note in report.notes)
+
+
+def test_a_sparse_output_counts_as_many_outputs_as_it_stores():
+    report = check("CSR", SPARSE, on_the_pattern, masked=True)
+
+    assert report.subject.output_coordinates == 4
