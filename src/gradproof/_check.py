@@ -8,6 +8,7 @@ from typing import Any
 
 from gradproof._options import Options, modes_of
 from gradproof._report import Report
+from gradproof._session import session
 from gradproof.engine.results import Checked, Cost
 from gradproof.errors import GradientError
 from gradproof.report.progress import Bar
@@ -103,7 +104,7 @@ def examine(func: Callable[..., Any], inputs: Any, *, wrt: Any, options: Options
         examination = Examination(subject, options, seed, incoming, bar)
         judgement = examination.judgement()
     tally = subject.tally
-    return Report(
+    report = Report(
         verdict=judgement.verdict,
         reason=judgement.reason,
         advice=judgement.advice,
@@ -111,6 +112,7 @@ def examine(func: Callable[..., Any], inputs: Any, *, wrt: Any, options: Options
         notes=judgement.notes,
         resolution=judgement.resolution,
         readings=judgement.readings,
+        maps=judgement.maps,
         cost=Cost(
             evaluations=tally.evaluations,
             pullbacks=tally.pullbacks,
@@ -129,3 +131,4 @@ def examine(func: Callable[..., Any], inputs: Any, *, wrt: Any, options: Options
             coverage=options.coverage,
         ),
     )
+    return session.tell(report)

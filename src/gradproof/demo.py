@@ -1,18 +1,61 @@
-"""Three reports: a right gradient, a subtly wrong one, and a function at a kink.
+"""The gallery of planted bugs: what gradproof says about each, beside what torch's own check says.
 
-Run it with `python -m gradproof.demo`.
+`gradproof demo` shows it, and leaves a report.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
+from gradproof._report import Report
+from gradproof.engine.results import Verdict
 
-def main() -> None:
-    """Check three functions and show what gradproof says, beside what torch's own fast check says."""
+SLOWLY = 200  # inputs, up to which torch's check of every entry is asked too
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """A function to check, and what makes its inputs."""
+
+    title: str
+    function: Callable[..., Any]
+    inputs: Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A scene with what was found."""
+
+    title: str
+    report: Report
+    torch: str
+    overlooked: bool
+    """Whether it is wrong, and torch's fast check passes it."""
+
+
+def scenes() -> list[Scene]:
+    """The gallery of planted bugs, and a few more.
+
+    >>> len(scenes()) > 40
+    True
+    """
+    from gradproof.gallery import GALLERY
+
+    planted = [Scene(title=each.title, function=each.function, inputs=each.inputs) for each in GALLERY.values()]
+    return planted + contrasts()
+
+
+def contrasts() -> list[Scene]:
+    """A gradient that is wrong in a place of a thousand, a right one, and a function at a kink.
+
+    >>> [scene.title for scene in contrasts()][1]
+    'A right gradient'
+    """
     import torch
-
-    import gradproof
 
     class OffByABit(torch.autograd.Function):
         """A sine whose backward is wrong by a hundredth of a percent in one entry of a thousand."""
@@ -29,21 +72,61 @@ def main() -> None:
             result[417] *= 1.0001
             return result
 
-    torch.manual_seed(0)
-    x = torch.randn(1000, dtype=torch.float64, requires_grad=True)
-    kink = torch.tensor([1.5, -0.5, 0.0, 2.0], dtype=torch.float64, requires_grad=True)
-    scenes: list[tuple[str, Any, torch.Tensor]] = [
-        ("A right gradient", torch.nn.Softplus().double(), x),
-        ("A gradient that is wrong by 0.01 % in one entry of a thousand", OffByABit.apply, x),
-        ("A function at a kink", torch.relu, kink),
+    def many() -> torch.Tensor:
+        generator = torch.Generator().manual_seed(0)
+        return torch.randn(1000, dtype=torch.float64, generator=generator).requires_grad_()
+
+    def kink() -> torch.Tensor:
+        return torch.tensor([1.5, -0.5, 0.0, 2.0], dtype=torch.float64, requires_grad=True)
+
+    title = "A gradient that is wrong by 0.01 % in one entry of a thousand"
+    return [
+        Scene(title=title, function=OffByABit.apply, inputs=many),
+        Scene(title="A right gradient", function=torch.nn.Softplus().double(), inputs=many),
+        Scene(title="A function at a kink", function=torch.relu, inputs=kink),
     ]
-    for title, function, inputs in scenes:
-        print(f"── {title} ".ljust(96, "─"))
-        gradproof.check(function, inputs, seed=0).show()
-        passes = torch.autograd.gradcheck(function, inputs, fast_mode=True, raise_exception=False)
-        verdict = "passes" if passes else "fails"
-        print(f"  (torch.autograd.gradcheck with fast_mode=True {verdict} it.)\n")
 
 
-if __name__ == "__main__":
-    main()
+def play(scene: Scene) -> Shown:
+    """Check a scene's function, and ask torch's own check too.
+
+    >>> shown = play(contrasts()[0])
+    >>> shown.report.verdict.value, shown.torch
+    ('fail', 'torch.autograd.gradcheck with fast_mode=True passes it.')
+    """
+    import gradproof
+
+    report = gradproof.check(scene.function, scene.inputs(), seed=0)
+    modes = (True, False) if report.subject.coordinates <= SLOWLY else (True,)
+    answers = {fast: _torch_says(scene, fast) for fast in modes}
+    said = _in_words(answers)
+    return Shown(
+        title=scene.title,
+        report=dataclasses.replace(report, origin=scene.title, notes=(*report.notes, said)),
+        torch=said,
+        overlooked=report.verdict is Verdict.FAIL and answers[True] == "passes",
+    )
+
+
+def _in_words(answers: dict[bool, str]) -> str:
+    if len(answers) == 2 and answers[True] == answers[False]:
+        return f"torch.autograd.gradcheck {answers[True]} it, with fast_mode and without."
+    said = ", ".join(f"with fast_mode={fast} {verdict} it" for fast, verdict in answers.items())
+    return f"torch.autograd.gradcheck {said}."
+
+
+def _torch_says(scene: Scene, fast: bool) -> str:
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about precision, which gradproof has its own way with
+        try:
+            passes = torch.autograd.gradcheck(scene.function, scene.inputs(), fast_mode=fast, raise_exception=False)
+        except Exception as error:
+            return f"raises {type(error).__name__} about"
+    return "passes" if passes else "fails"
+
+
+def shows(wanted: str = "") -> Iterator[Shown]:
+    """All scenes, or those whose titles hold some words, one after the other."""
+    return (play(scene) for scene in scenes() if wanted.lower() in scene.title.lower())

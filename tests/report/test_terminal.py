@@ -148,10 +148,51 @@ def test_the_columns_of_a_fail_are_aligned():
         assert row[start] != " "
 
 
-def test_a_fail_says_what_to_look_at():
-    text = str(a_fail())
+def test_a_fail_says_what_it_looks_like_and_what_to_look_at():
+    text, (finding,) = str(a_fail()), a_fail().findings
+    first = finding.diagnoses[0]
 
-    assert field(text, "look at") == a_fail().findings[0].advice
+    assert field(text, "looks like") == f"factor: {first.message}"
+    assert "2 times the right one in 30 of 40 entries, those in the first 30 of 40" in first.message
+    assert field(text, "look at") == first.advice
+
+
+def test_a_fail_without_a_pattern_says_where_to_compare():
+    report = check(wrong_in(1), point(50), seed=3)
+    text = str(report)
+
+    assert "looks like" not in text
+    assert field(text, "look at") == report.findings[0].advice
+
+
+def test_a_fail_that_looks_like_several_things_names_the_others_with_their_fit():
+    class Fourier(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, z):
+            return torch.fft.fft(z)
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return torch.fft.fft(gradient)
+
+    text = str(check(Fourier.apply, point(5, dtype=torch.complex128), seed=0))
+
+    assert field(text, "looks like").startswith("conjugate: ")
+    assert field(text, "or") == "transposed (fit 1.00)"
+
+
+def test_a_fail_names_the_part_to_blame():
+    class Layer(nn.Module):
+        def __init__(self, entries):
+            super().__init__()
+            self.entries = entries
+
+        def forward(self, x):
+            return Doubled.apply(x, self.entries).tanh()
+
+    report = check(nn.Sequential(Layer(0), Layer(0), Layer(4), Layer(0)), point(6), seed=0)
+
+    assert field(str(report), "to blame").startswith("Doubled in 2 (Layer), by itself: The gradient with respect to ")
 
 
 def test_a_fail_claims_no_resolution():

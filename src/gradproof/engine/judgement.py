@@ -19,8 +19,9 @@ from gradproof.engine.obstacles import (
     matches_coarser,
     obstacle,
 )
+from gradproof.engine.pictures import remainders
 from gradproof.engine.probe import CLEARLY, LOW, Probe, ask
-from gradproof.engine.results import Entry, Finding, Place, Reading, Resolution, Verdict
+from gradproof.engine.results import Entry, Finding, HeatMap, Place, Reading, Resolution, Verdict
 from gradproof.engine.subject import DerivativeError, Subject
 from gradproof.engine.weighing import Probing, combine, restricted
 
@@ -40,6 +41,7 @@ class Judgement:
     notes: tuple[str, ...] = ()
     resolution: Resolution = NOTHING
     readings: tuple[Reading, ...] = ()
+    maps: tuple[HeatMap, ...] = ()
 
     def named(self, mode: str) -> Judgement:
         """The same, said of a mode or a nesting of modes."""
@@ -47,7 +49,8 @@ class Judgement:
             return self
         findings = tuple(replace(finding, mode=mode) for finding in self.findings)
         readings = tuple(replace(reading, mode=mode) for reading in self.readings)
-        return replace(self, findings=findings, readings=readings)
+        maps = tuple(replace(each, mode=mode) for each in self.maps)
+        return replace(self, findings=findings, readings=readings, maps=maps)
 
 
 EMPTY = Judgement(
@@ -69,6 +72,7 @@ def together(judgements: list[Judgement]) -> Judgement:
         findings=tuple(finding for judgement in judgements for finding in judgement.findings),
         notes=tuple(note for judgement in judgements for note in judgement.notes),
         readings=tuple(reading for judgement in judgements for reading in judgement.readings),
+        maps=tuple(each for judgement in judgements for each in judgement.maps),
         resolution=weakest.resolution,
     )
 
@@ -363,7 +367,14 @@ def _unlocated(probe: Probe) -> Finding:
 
 
 def _reading(probe: Probe) -> Reading:
-    return Reading(seed=probe.seed, claimed=probe.claim.slope, numerical=probe.sums.slope, bar=probe.bar)
+    return Reading(
+        seed=probe.seed,
+        claimed=probe.claim.slope,
+        numerical=probe.sums.slope,
+        bar=probe.bar,
+        steps=remainders(probe),
+        rounding=probe.sums.floor,
+    )
 
 
 def _resolution(probes: list[Probe]) -> Resolution:

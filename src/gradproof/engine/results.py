@@ -66,11 +66,21 @@ class Diagnosis:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Culprit:
+    """A part of the function that is wrong by itself, at the inputs that it received: a module or a Function."""
+
+    name: str
+    message: str
+    diagnoses: tuple[Diagnosis, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One thing that is wrong: what, where, how wrong, and what to look at.
 
     `mode` is the derivative that is wrong: "reverse", "forward", or at order two a nesting such as "forward over
-    reverse"; of a contract the mode that it belongs to. `diagnoses` say what it looks like, the likeliest first.
+    reverse"; of a contract the mode that it belongs to. `diagnoses` say what it looks like, the likeliest first;
+    `culprits` which parts of the function are wrong by themselves.
     """
 
     kind: str
@@ -80,22 +90,56 @@ class Finding:
     advice: str = ""
     mode: str = "reverse"
     diagnoses: tuple[Diagnosis, ...] = ()
+    culprits: tuple[Culprit, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaylorPoint:
+    """A step from the point, by its length, and what the claimed slope leaves unexplained of the change in values.
+
+    Of a right gradient the remainder falls with the square of the step, of a wrong one with the step itself.
+    """
+
+    step: float
+    remainder: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One probe: the slope that was claimed along a random direction, beside the one that was measured."""
+    """One probe: the slope that was claimed along a random direction, beside the one that was measured.
+
+    `steps` are the remainders of the Taylor test, at the steps that were taken, the shortest first; `rounding` is how
+    much of a remainder the rounding of the values alone may leave.
+    """
 
     seed: int
     claimed: float
     numerical: float
     bar: float
     mode: str = "reverse"
+    steps: tuple[TaylorPoint, ...] = ()
+    rounding: float = 0.0
 
     @property
     def agrees(self) -> bool:
         """Whether the claim lies within the bar."""
         return abs(self.claimed - self.numerical) <= self.bar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeatMap:
+    """Where a Jacobian is wrong: its error in blocks of outputs (rows) by inputs (columns), each single or of many.
+
+    `rows` and `columns` name the first entry of each block; no block spans two tensors unless there are very many.
+    `errors` are what a typical entry of the block is off by,
+    and zero where the block lies within its bar. `exact` says that every block is one entry.
+    """
+
+    rows: tuple[Place, ...]
+    columns: tuple[Place, ...]
+    errors: tuple[tuple[float, ...], ...]
+    exact: bool
+    mode: str = "reverse"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +183,10 @@ class Checked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The evidence of one check, as data. `gradproof.Report` adds the ways to look at it."""
+    """The evidence of one check, as data. `gradproof.Report` adds the ways to look at it.
+
+    `origin` is where the check was made, such as a test's name, where that is known.
+    """
 
     verdict: Verdict
     reason: str = ""
@@ -148,9 +195,11 @@ class Report:
     notes: tuple[str, ...] = ()
     resolution: Resolution
     readings: tuple[Reading, ...] = ()
+    maps: tuple[HeatMap, ...] = ()
     cost: Cost
     seed: int
     subject: Checked
+    origin: str = ""
 
     @property
     def passed(self) -> bool:

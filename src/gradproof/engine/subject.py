@@ -61,6 +61,11 @@ class Subject(Protocol):
         ...
 
     @property
+    def point(self) -> Array:
+        """The point itself."""
+        ...
+
+    @property
     def centre(self) -> Array:
         """The function's value at the point."""
         ...
@@ -182,6 +187,11 @@ class Watched:
     def trouble(self) -> str:
         """As of the whole."""
         return self.whole.trouble
+
+    @property
+    def point(self) -> Array:
+        """As of the whole."""
+        return self.whole.point
 
     def locate(self, coordinate: int) -> Place:
         """The user's name for a watched output."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import io
-import math
 import random
 from typing import TYPE_CHECKING, Any
 
-from gradproof.engine.results import Checked, Entry, Finding, Report, Verdict
+from gradproof.engine.results import Entry, Finding, Report, Verdict
+from gradproof.report import words
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 SHOWN = 10  # entries of the first finding
 FINDINGS = 3  # shown in full
 LINES = 6  # of a message
+CULPRITS = 2  # named
 COLOURS = {Verdict.PASS: "bold green", Verdict.FAIL: "bold red", Verdict.INCONCLUSIVE: "bold yellow"}
 WIDTH = 100
 
@@ -39,6 +40,21 @@ def show(report: Report) -> None:
     _render(report, _console())
 
 
+def brief(report: Report) -> str:
+    """The report in a line or two, for one of many.
+
+    >>> from gradproof import check
+    >>> import torch
+    >>> x = torch.ones(3, dtype=torch.float64, requires_grad=True)
+    >>> print(brief(check(torch.exp, x, seed=1)))
+    PASS          exp: an error of ... in one gradient entry would have been caught (...)
+    """
+    lines = [f"{report.verdict.value.upper():<12}  {report.subject.name}: {words.gist(report)}"]
+    if report.origin:
+        lines.append(f"{'':<12}  {report.origin}")
+    return "\n".join(lines)
+
+
 def _console(**options: Any) -> Console:
     """A console. Rich draws a random number when it is imported, which is none of the caller's."""
     state = random.getstate()
@@ -56,7 +72,7 @@ def _render(report: Report, console: Console) -> None:
     console.print(
         Text.assemble(
             (report.verdict.value.upper(), COLOURS[report.verdict]),
-            f"  {subject.name}: {_count(subject.coordinates, 'input')}, {_count(subject.output_coordinates, 'output')}",
+            f"  {subject.name}: {words.sizes(subject)}",
         )
     )
     if report.reason and not report.findings:
@@ -69,20 +85,12 @@ def _render(report: Report, console: Console) -> None:
         paths = ", ".join(finding.argument or finding.kind for finding in report.findings[FINDINGS:][:8])
         console.print(_field("also", f"{len(report.findings) - FINDINGS} more findings: {paths}"))
     arguments = "; ".join(subject.arguments[:6]) + _more(len(subject.arguments) - 6)
-    console.print(_field("checked", arguments + _how(subject)))
+    console.print(_field("checked", arguments + words.how(subject)))
     if report.verdict is not Verdict.FAIL:
-        console.print(_field("resolution", _resolution(report)))
+        console.print(_field("resolution", words.resolution(report.resolution)))
     for note in report.notes:
         console.print(_field("note", note))
-    cost = report.cost
-    console.print(
-        _field(
-            "cost",
-            f"{_count(cost.evaluations, 'evaluation')}, {_count(cost.pullbacks, 'pullback')}, "
-            + (f"{_count(cost.pushforwards, 'pushforward')}, " if cost.pushforwards else "")
-            + f"{_seconds(cost.seconds)} ({_seconds(cost.inside)} in your code)",
-        )
-    )
+    console.print(_field("cost", words.cost(report)))
     console.print(_field("replay", f"seed={report.seed}"))
 
 
@@ -98,28 +106,27 @@ def _render_finding(finding: Finding, console: Console, shown: int) -> None:
         for number, row in enumerate(rows):
             cells = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
             console.print(Text(f"              {cells}", style="dim" if number == 0 else ""))
-    if finding.advice:
-        console.print(_field("look at", finding.advice))
+    if finding.diagnoses:
+        first, *others = finding.diagnoses
+        console.print(_field("looks like", f"{first.name}: {_shortened(first.message)}"))
+        if others:
+            console.print(_field("or", ", ".join(f"{other.name} (fit {other.fit:.2f})" for other in others)))
+    advice = next((diagnosis.advice for diagnosis in finding.diagnoses[:1]), "") or finding.advice
+    if advice:
+        console.print(_field("look at", advice))
+    for culprit in finding.culprits[:CULPRITS]:
+        like = f" It looks like {culprit.diagnoses[0].name}." if culprit.diagnoses else ""
+        console.print(_field("to blame", f"{culprit.name}, by itself: {_shortened(culprit.message)}{like}"))
 
 
 def _row(finding: Finding, entry: Entry) -> tuple[str, str, str, str, str]:
-    index = f"[{', '.join(map(str, entry.index))}]" if entry.index else ""
-    part = (f".{entry.part}" if entry.part else "") + (" (not stored)" if entry.stored is False else "")
-    outputs = "a random combination of outputs" if entry.output is None else str(entry.output)
-    also = "".join(f", {place}" for place in entry.also)
     return (
-        f"{finding.argument}{index}{part}",
-        f"{entry.claimed:.10g}",
-        f"{entry.numerical:.10g}",
+        words.entry_name(finding, entry),
+        words.number(entry.claimed),
+        words.number(entry.numerical),
         f"{entry.bar:.1e}",
-        outputs + also,
+        words.entry_outputs(entry),
     )
-
-
-def _how(subject: Checked) -> str:
-    """Which derivatives, where they are not the usual ones, and whether every entry."""
-    modes = "" if subject.derivatives == ("reverse",) else f"; {', '.join(subject.derivatives)}"
-    return modes + ("; every entry" if subject.coverage == "full" else "")
 
 
 def _shortened(text: str) -> str:
@@ -133,23 +140,5 @@ def _field(name: str, text: str) -> Text:
     return Text.assemble((f"  {name:<11} ", "dim"), text)
 
 
-def _resolution(report: Report) -> str:
-    resolution = report.resolution
-    if not math.isfinite(resolution.absolute):
-        return "nothing was measured, so no error would have been caught"
-    absolute = f"an error of {resolution.absolute:.1e} in one gradient entry would have been caught"
-    if math.isfinite(resolution.relative):
-        return f"{absolute} ({resolution.relative:.1e} of the largest)"
-    return f"{absolute} (the gradient itself is zero)"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
 def _more(number: int) -> str:
     return f"; and {number} more" if number > 0 else ""
-
-
-def _seconds(seconds: float) -> str:
-    return f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.1f} s"

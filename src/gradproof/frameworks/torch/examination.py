@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from gradproof._options import Options
 from gradproof.engine.adjoint import adjoint_disagreement
+from gradproof.engine.diagnosis import diagnosed
 from gradproof.engine.jacobian import Progress, judge_fully
 from gradproof.engine.judgement import RAISED, Judgement, judge, raised, together
+from gradproof.engine.pictures import BLOCKS, FULL_BLOCKS, heat_map
 from gradproof.engine.results import Finding, Verdict
 from gradproof.engine.rounded import judge_rounded
-from gradproof.engine.subject import DerivativeError, in_mode
+from gradproof.engine.subject import DerivativeError, Subject, in_mode
 from gradproof.errors import InputError
+from gradproof.frameworks.torch.blame import blamed
 from gradproof.frameworks.torch.contracts import CONTRACTS, Contract, Outcome, Terms
 from gradproof.frameworks.torch.contracts.terms import broken
 from gradproof.frameworks.torch.derivatives import Incoming, derivative
@@ -36,9 +40,18 @@ class Examination:
     """All questions about one function at one point."""
 
     def __init__(
-        self, subject: TorchSubject, options: Options, seed: int, incoming: Incoming | None, progress: Progress
+        self,
+        subject: TorchSubject,
+        options: Options,
+        seed: int,
+        incoming: Incoming | None,
+        progress: Progress,
+        *,
+        blaming: bool = True,
     ) -> None:
+        """`blaming` asks which part of a wrong function is wrong; of a part no more than that is asked."""
         self.subject, self.options, self.seed, self.progress = subject, options, seed, progress
+        self.blaming, self.mapping = blaming and options.order == 1, blaming
         self.incoming = incoming or Incoming()
         self.notes: list[str] = []
         self.derivatives: dict[str, None] = {}
@@ -53,8 +66,14 @@ class Examination:
             whole = _mutated(self.subject.mutated)
         else:
             whole = _available(list(self._second_order() if self.options.order == 2 else self._first_order()))
+            whole = blamed(whole, self.subject, self._part) if self.blaming else whole
         notes = (*dict.fromkeys(whole.notes), *self.subject.notes, *self.notes)
         return whole if notes == whole.notes else replace(whole, notes=notes)
+
+    def _part(self, part: TorchSubject) -> Judgement:
+        """A part of the function judged by itself, briefly."""
+        brief = replace(self.options, coverage="probe", contracts=(), probes=1, progress=False)
+        return Examination(part, brief, self.seed, None, _silently, blaming=False).judgement()
 
     def _asked(self) -> set[str]:
         return {*(self.options.modes or ()), *(mode for nesting in self.options.nestings or () for mode in nesting)}
@@ -126,13 +145,16 @@ class Examination:
         """One derivative judged; in low precision by the same function in double precision, where there is one."""
         self.derivatives[label] = None
         options, seed = self.options, self.seed
-        ask = partial(judge_fully, progress=self.progress) if options.coverage == "full" else judge
+        ask = _explaining(partial(judge_fully, progress=self.progress) if options.coverage == "full" else judge)
         wide = subject.widened() if subject.precision > DOUBLE and options.step is None else None
         if wide is not None:
             ask = partial(judge_rounded, wide=in_mode(for_the_engine(wide), mode), judged=ask)
         judged = in_mode(for_the_engine(subject), mode)
         with silence():
             found = ask(judged, probes=options.probes, seed=seed, options=options.probing)
+        if self.mapping and any(finding.kind == "wrong-gradient" for finding in found.findings):
+            blocks = FULL_BLOCKS if options.coverage == "full" else BLOCKS
+            found = replace(found, maps=heat_map(in_mode(wide or subject, mode), seed, options.probing, blocks=blocks))
         found = self._held_to_contracts(subject, mode, found).named(label)
         return _missing(found, label) if _torch_lacks(subject, mode, found) else _in_sparse_words(subject, found)
 
@@ -156,7 +178,8 @@ class Examination:
                 findings += broken(contract.name, outcome.absent, advice="Add the rule, or do not ask for it.").findings
         if findings and findings[0].kind == "detached" and found.findings:
             first = found.findings[0]  # one thing, said once
-            findings = [replace(findings[0], argument=first.argument, entries=first.entries), *findings[1:]]
+            detached = replace(findings[0], argument=first.argument, entries=first.entries, diagnoses=first.diagnoses)
+            findings = [detached, *findings[1:]]
             found = replace(found, verdict=Verdict.PASS, findings=())
         if findings and found.verdict is not Verdict.FAIL:
             found = replace(found, verdict=Verdict.FAIL, reason=findings[0].message, advice="")
@@ -185,6 +208,19 @@ class Examination:
             if finding is not None:
                 answers["forward"] = replace(forward, verdict=Verdict.FAIL, reason=finding.message, findings=(finding,))
         return answers
+
+
+def _silently(done: int, of: int) -> None:
+    """No progress is shown of parts."""
+
+
+def _explaining(ask: Callable[..., Judgement]) -> Callable[..., Judgement]:
+    """A judge that also says what a mistake looks like."""
+
+    def judged(subject: Subject, *, seed: int, **terms: Any) -> Judgement:
+        return diagnosed(subject, ask(subject, seed=seed, **terms), seed)
+
+    return judged
 
 
 def _is_plain(subject: TorchSubject) -> bool:

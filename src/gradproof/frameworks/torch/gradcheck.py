@@ -53,6 +53,7 @@ def gradcheck(
     >>> gradcheck(torch.sin, (torch.ones(2, dtype=torch.float64, requires_grad=True),))
     True
     """
+    __tracebackhide__ = True
     if not (check_forward_ad or check_backward_ad):
         raise AssertionError("check_forward_ad and check_backward_ad are both False: there is nothing to check.")
     if check_batched_grad and not check_backward_ad:
@@ -106,6 +107,7 @@ def gradgradcheck(
     >>> gradgradcheck(torch.sin, (torch.ones(2, dtype=torch.float64, requires_grad=True),))
     True
     """
+    __tracebackhide__ = True
     if not (check_fwd_over_rev or check_rev_over_rev):
         raise AssertionError("check_fwd_over_rev and check_rev_over_rev are both False: there is nothing to check.")
     for flag, asked in (("check_undefined_grad", check_undefined_grad), ("check_batched_grad", check_batched_grad)):
@@ -143,6 +145,7 @@ def _accuracy(eps: float | None, atol: float | None, rtol: float | None) -> dict
 def _verified(
     func: Callable[..., Any], inputs: Any, options: Options, raise_exception: bool, incoming: Incoming | None = None
 ) -> bool:
+    __tracebackhide__ = True
     try:
         report = examine(func, inputs, wrt=None, options=options, incoming=incoming)
     except NothingToDifferentiateError:

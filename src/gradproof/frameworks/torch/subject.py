@@ -193,6 +193,11 @@ class TorchSubject:
         return self.call.name
 
     @property
+    def point(self) -> Tensor:
+        """The point, as coordinates."""
+        return self.inputs.coordinates(self.points)
+
+    @property
     def mutated(self) -> list[str]:
         """The varied inputs that the function writes to."""
         return [self.slots[number].path for number in self.varied if self.caller.written[number]]

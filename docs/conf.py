@@ -1,0 +1,18 @@
+"""How the documents are built: Sphinx, with furo's theme, from Markdown."""
+
+project = "gradproof"
+author = "the gradproof authors"
+copyright = author  # noqa: A001  # Sphinx asks for it by this name
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+source_suffix = {".md": "markdown"}
+exclude_patterns = ["_build"]
+myst_enable_extensions = ["attrs_block", "colon_fence", "deflist"]
+myst_heading_anchors = 3
+autodoc_typehints = "description"
+autodoc_member_order = "bysource"
+autodoc_class_signature = "separated"
+napoleon_google_docstring = True
+html_theme = "furo"
+html_title = "gradproof"
+html_static_path: list[str] = []
+nitpicky = False

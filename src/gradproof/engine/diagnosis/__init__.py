@@ -1,0 +1,153 @@
+"""What a mistake looks like: from the claimed and the measured values, names for it, each with how well it fits.
+
+Every hypothesis is one function: it says what the right answers would be, or how the claims come about, if the mistake
+were this one, and that is held against slopes along fresh random directions. Nothing that fits is an answer too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from gradproof.engine.diagnosis import arrangement, elsewhere, incoming, regions, scale, sums, terms
+from gradproof.engine.diagnosis.bench import Bench, size_of
+from gradproof.engine.diagnosis.block import Block, block_of
+from gradproof.engine.diagnosis.case import VAST, Case
+from gradproof.engine.diagnosis.parts import Part
+from gradproof.engine.judgement import Judgement
+from gradproof.engine.results import Diagnosis, Finding
+from gradproof.engine.subject import DerivativeError, Subject
+
+GOOD = 0.95  # a fit below this is none
+PERFECT = 0.985  # fits above this are alike
+SHOWN = 3  # candidates
+FINDINGS = 3  # looked into
+OUTPUTS = 4  # tensors that are told apart
+
+WHOLE: tuple[Callable[[Case], Iterator[Diagnosis]], ...] = (
+    incoming.ignored,
+    regions.lost,
+    scale.factor,
+    arrangement.mixed,
+    arrangement.conjugate,
+    arrangement.transposed,
+    arrangement.shifted,
+    scale.factor_somewhere,
+    sums.missing_sum,
+    sums.doubled_sum,
+    incoming.reduced,
+    regions.unmasked,
+    arrangement.adjoint,
+)
+BY_TERMS: tuple[Callable[[Case], Iterator[Diagnosis]], ...] = (  # which would also describe much of the above
+    terms.residual,
+    terms.symmetric,
+    incoming.passed_through,
+    terms.held_constant,
+    regions.one_sided,
+)
+ENTRYWISE: tuple[Callable[[Case, Block], Iterator[Diagnosis]], ...] = (
+    sums.overwritten,
+    regions.mask_forgotten,
+    terms.dropped,
+    terms.outer_product,
+)
+
+
+def diagnosed(subject: Subject, judgement: Judgement, seed: int) -> Judgement:
+    """The judgement, with what its wrong gradients look like."""
+    wrong = [finding for finding in judgement.findings if finding.kind == "wrong-gradient"][:FINDINGS]
+    if not wrong or max(subject.inputs.size, subject.outputs.size) > VAST:
+        return judgement
+    bench = Bench(subject, seed)
+    try:
+        findings = tuple(
+            replace(finding, diagnoses=diagnoses(bench, finding)) if finding in wrong else finding
+            for finding in judgement.findings
+        )
+    except DerivativeError:  # an odd question is no reason to lose the findings
+        return judgement
+    return replace(judgement, findings=findings)
+
+
+def diagnoses(bench: Bench, finding: Finding) -> tuple[Diagnosis, ...]:
+    """What one finding looks like, the likeliest first; nothing where nothing fits."""
+    found = _candidates(bench, finding)
+    return found if bench.reverse else tuple(map(_of_tangents, found))
+
+
+def _candidates(bench: Bench, finding: Finding) -> tuple[Diagnosis, ...]:
+    case = _case(bench, finding)
+    if case is None or not case.telling:
+        return ()
+    found = _ranked(elsewhere.unsteady(case))
+    for families in (WHOLE, BY_TERMS):
+        found = found or _ranked(one for family in families for one in family(case))
+    if found:
+        return found
+    block = block_of(case)
+    if block is not None:
+        found = _ranked(one for family in ENTRYWISE for one in family(case, block))
+    found = found or _ranked(elsewhere.moved(case))
+    if not found and block is not None:
+        found = tuple(elsewhere.approximate(case, block))
+    return found
+
+
+def _of_tangents(diagnosis: Diagnosis) -> Diagnosis:
+    """The same advice for a jvp."""
+    advice = diagnosis.advice.replace("incoming gradient", "tangent").replace("backward", "jvp")
+    return replace(diagnosis, advice=advice)
+
+
+def _ranked(candidates: Iterator[Diagnosis]) -> tuple[Diagnosis, ...]:
+    """The candidates that fit, the best first, of each name one; alike ones in the order in which they came."""
+    fitting = [candidate for candidate in candidates if candidate.fit >= GOOD]
+    fitting.sort(key=lambda candidate: -min(candidate.fit, PERFECT))
+    by_name: dict[str, Diagnosis] = {}
+    for candidate in fitting:
+        by_name.setdefault(candidate.name, candidate)
+    return tuple(by_name.values())[:SHOWN]
+
+
+def _case(bench: Bench, finding: Finding) -> Case | None:
+    """The case behind a finding: the input that it names, and the output that goes wrong with it."""
+    named = [part for part in bench.inputs if part.path == finding.argument]
+    own = named[0] if named else max(bench.inputs, key=lambda part: part.size)
+    known = [entry for entry in finding.entries if len(entry.index) == len(own.shape)]
+    worst = [_coordinate(own, entry.index, entry.part) for entry in known]
+    worst = [coordinate for coordinate in worst if own.start <= coordinate < own.stop]
+    if bench.reverse:
+        return Case(bench, asked=_wrong_output(bench, own), answered=own, worst=worst)
+    return Case(bench, asked=own, answered=_wrong_output(bench, own) or bench.outputs[0], worst=worst)
+
+
+def _coordinate(part: Part, index: tuple[int, ...], component: str | None) -> int:
+    place = 0
+    for length, position in zip(part.shape, index, strict=True):
+        place = place * length + position
+    return part.start + (2 * place + (component == "imag") if part.is_complex else place)
+
+
+def _wrong_output(bench: Bench, own: Part) -> Part | None:
+    """Of several outputs the one that is wrong, where others are right; the worst in forward mode."""
+    if not 1 < len(bench.outputs) <= OUTPUTS:
+        return None
+    direction = bench.zeros(bench.inputs)
+    direction[own.start : own.stop] = own.of(bench.direction(50))
+    slopes, bars = bench.slopes(direction[None])
+    errors = []
+    for part in bench.outputs:
+        if bench.reverse:
+            question = bench.zeros(bench.outputs)
+            question[part.start : part.stop] = part.of(bench.subject.cotangent(51))
+            gap = abs(float((bench.claim(question) * direction).sum()) - float((slopes[0] * question).sum()))
+            bar = 3 * float(abs(part.of(bars[0])).sum())
+        else:
+            pushed = part.of(bench.claim(direction))
+            gap, bar = size_of(bench.xp, [pushed - part.of(slopes[0])]), 3 * size_of(bench.xp, [part.of(bars[0])])
+        errors.append((gap - bar - 1e-8 * size_of(bench.xp, [part.of(slopes[0])]), part))
+    wrong = [(error, part) for error, part in errors if error > 0]
+    if bench.reverse and (len(wrong) == len(errors) or not wrong):
+        return None
+    return max(wrong or errors, key=lambda pair: pair[0])[1]

@@ -1,0 +1,78 @@
+"""The measuring bench of a diagnosis: claims for questions, and slopes along directions, each with its bar.
+
+A derivative under test answers questions: a pullback is asked about an incoming gradient, a pushforward about a
+direction. Everything here speaks of questions and answers, so that a diagnosis need not know the mode.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from gradproof.engine.diagnosis.parts import Part, parts_of
+from gradproof.engine.ladder import ROUNDING, first_step
+from gradproof.engine.slopes import RATIO, Noise, Rung, best_slopes
+from gradproof.engine.subject import Array, Subject
+
+FAR = 0.37  # of the point's scale: a place whose value and derivative are other ones
+
+
+class Bench:
+    """A subject and what can be asked of it. Random questions are drawn afresh, from seeds that no probe has used."""
+
+    def __init__(self, subject: Subject, seed: int) -> None:
+        self.subject, self.xp, self._seed = subject, subject.arrays, seed * 31 + 104_729
+        self.reverse = subject.mode == "reverse"
+        self.inputs, self.outputs = parts_of(subject.inputs), parts_of(subject.outputs)
+        self.step = first_step(subject.precision)
+
+    def question(self, number: int) -> Array:
+        """A random question."""
+        seed = self._seed + number
+        return self.subject.cotangent(seed) if self.reverse else self.direction(number)
+
+    def direction(self, number: int) -> Array:
+        """A random direction, as long as the first step of a ladder."""
+        return self.subject.direction(self._seed + number, self.step, False)
+
+    def claim(self, question: Array) -> Array:
+        """What the derivative answers."""
+        return self.subject.pullback(question) if self.reverse else self.subject.pushforward(question)
+
+    def slopes(self, directions: Array) -> tuple[Array, Array]:
+        """The slopes of all outputs along each of some directions, and their bars; four evaluations each."""
+        subject, count = self.subject, directions.shape[0]
+        centre = self.xp.concatenate([subject.centre] * count) if count > 1 else subject.centre
+        rungs = []
+        for t in (1.0, RATIO):
+            minus, plus = (subject.evaluate_many(directions, sign * t).reshape(-1) for sign in (-1.0, 1.0))
+            rungs.append(Rung(t, minus, plus))
+        found = best_slopes(self.xp, centre, rungs, self._noise())
+        return found.value.reshape(count, -1), found.bar.reshape(count, -1)
+
+    def rough_slopes(self, directions: Array, place: Array | None = None) -> Array:
+        """The same from two evaluations each, without bars; at the point plus `place`, where one is given."""
+        if place is None:
+            ahead, behind = (self.subject.evaluate_many(directions, t) for t in (1.0, -1.0))
+        else:
+            ahead, behind = (self.subject.evaluate_many(place + sign * directions, 1.0) for sign in (1.0, -1.0))
+        return (ahead - behind) * 0.5
+
+    def disturb(self) -> None:
+        """Call the function somewhere else, which is nothing to a derivative that was asked for here."""
+        self.subject.evaluate(self.subject.direction(self._seed + 71, FAR, False), 1.0)
+
+    def zeros(self, parts: list[Part]) -> Array:
+        """A vector of zeros over all inputs or all outputs."""
+        return self.xp.zeros_like(self.subject.centre if parts is self.outputs else self.subject.point)
+
+    def _noise(self) -> Noise:
+        unit = self.subject.precision
+        rounding = ROUNDING * unit
+        return Noise(rounding, rounding, self.subject.tiny, 4 * unit / first_step(unit))
+
+
+def size_of(xp: Any, vectors: list[Array]) -> float:
+    """The root of the sum of squares over some vectors; infinite where an entry is not finite."""
+    total = sum(float((vector * vector).sum()) for vector in vectors)
+    return math.sqrt(total) if math.isfinite(total) else math.inf

@@ -1,0 +1,121 @@
+"""The tensors that a flat vector is made of, and what can be done along their dimensions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from gradproof.engine.subject import Array, Frame
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One dimension of a tensor: its number, its length, and how many coordinates lie below one step along it."""
+
+    number: int
+    length: int
+    below: int
+
+    def split(self, vector: Array) -> Array:
+        """The coordinates with this dimension in the middle; stacked vectors go with what lies before it."""
+        return vector.reshape(-1, self.length, self.below)
+
+    def indices(self, xp: Any, size: int, like: Array) -> Array:
+        """The index along this dimension of every coordinate."""
+        return xp.arange(0, size, device=like.device) // self.below % self.length
+
+    def shifted(self, xp: Any, vector: Array, *, offset: int) -> Array:
+        """Every entry moved by an offset of one or minus one along this dimension, and zero where none came from."""
+        pieces = self.split(xp.zeros_like(vector))
+        source = self.split(vector)
+        if offset > 0:
+            pieces[:, 1:] = source[:, :-1]
+        else:
+            pieces[:, :-1] = source[:, 1:]
+        return pieces.reshape(vector.shape)
+
+    def rolled(self, xp: Any, vector: Array, *, offset: int) -> Array:
+        """The same, with what falls off one end put in at the other."""
+        return xp.roll(self.split(vector), offset, 1).reshape(vector.shape)
+
+    def averaged(self, xp: Any, vector: Array) -> Array:
+        """Every entry replaced by the mean along this dimension."""
+        pieces = self.split(vector)
+        return (xp.zeros_like(pieces) + pieces.sum(1)[:, None] / self.length).reshape(vector.shape)
+
+    def only(self, xp: Any, vector: Array, *, index: int) -> Array:
+        """The entries at one index along this dimension, and zero elsewhere."""
+        pieces = self.split(xp.zeros_like(vector))
+        pieces[:, index] = self.split(vector)[:, index]
+        return pieces.reshape(vector.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The coordinates of one tensor."""
+
+    path: str
+    start: int
+    stop: int
+    shape: tuple[int, ...]
+    is_complex: bool
+
+    @property
+    def size(self) -> int:
+        """The number of coordinates."""
+        return self.stop - self.start
+
+    @property
+    def entries(self) -> int:
+        """The number of entries: half as many, where they are complex."""
+        return prod(self.shape)
+
+    def of(self, vector: Array) -> Array:
+        """The coordinates of this tensor in a vector, or in stacked ones."""
+        return vector[..., self.start : self.stop]
+
+    @property
+    def axes(self) -> list[Axis]:
+        """The dimensions along which there is more than one entry."""
+        found, below = [], self.size
+        for number, length in enumerate(self.shape):
+            below //= length
+            if length > 1:
+                found.append(Axis(number, length, below))
+        return found
+
+    def swaps(self) -> list[tuple[int, int]]:
+        """The pairs of dimensions that may have been exchanged."""
+        axes = [axis.number for axis in self.axes]
+        return [(one, other) for k, one in enumerate(axes) for other in axes[k + 1 :]][:6]
+
+    def swapped(self, xp: Any, vector: Array, *, pair: tuple[int, int]) -> Array:
+        """A vector laid out with two dimensions exchanged, put in order."""
+        laid = list(self.shape)
+        laid[pair[0]], laid[pair[1]] = laid[pair[1]], laid[pair[0]]
+        whole = vector.reshape(*laid, 2) if self.is_complex else vector.reshape(laid)
+        return xp.swapaxes(whole, *pair).reshape(-1)
+
+
+def parts_of(frame: Frame) -> list[Part]:
+    """The tensors of a frame that have any coordinates, told from the names of their last ones.
+
+    A tensor whose coordinates are some of its entries, such as a sparse one, is taken for a row of them.
+    """
+    found = []
+    for start, stop in frame.spans:
+        if stop > start:
+            last = frame.locate(stop - 1)
+            entries = (stop - start) // (2 if last.part else 1)
+            shape = tuple(index + 1 for index in last.index)
+            whole = prod(shape) == entries and frame.locate(start).index == (0,) * len(shape)
+            found.append(Part(last.path, start, stop, shape if whole else (entries,), last.part is not None))
+    return found
+
+
+def conjugated(vector: Array) -> Array:
+    """The conjugate, of a vector that holds complex entries as pairs."""
+    result = vector * 1.0
+    result[..., 1::2] *= -1.0
+    return result

@@ -1,0 +1,219 @@
+"""Mistakes in some of the entries: a tensor detached, one block alone, a mask that is wrong or missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradproof.engine.diagnosis.block import Block
+from gradproof.engine.diagnosis.case import Case
+from gradproof.engine.results import Diagnosis
+from gradproof.engine.subject import Array
+
+SMALL = 1e-8  # of the largest entry: nothing
+FEW = 3  # entries from which on a set of them is no accident
+WEAK = 0.965  # to say where entries are wrong is less than to say how
+MISSING = "A mask of the forward (of a relu, a clamp, a dropout, an index) is missing in the backward."
+SEPARATED = 10  # entries from which on a threshold that separates some from others is no accident
+
+
+def lost(case: Case) -> Iterator[Diagnosis]:
+    """Zero is claimed of some entries, or all, where it should not be, and the others are right."""
+    zero = case.claims[0] == 0
+    for claim in case.claims[1:]:
+        zero = zero & (claim == 0)
+    count = int(zero.sum())
+    if not count:
+        return
+    if count == case.answered.size:
+        yield _detached(case)
+        return
+    kept = ~zero
+    if case.full:
+        relevant = _not_small(case, case.right_values)
+        missing, kept = zero & relevant, kept & relevant
+        fit = case.fit([error * ~missing for error in case.errors])
+    else:
+        missing, mask = zero, 1.0 * kept
+        explained, tests = case.through(lambda answer: answer * mask, lambda test: test * mask)
+        fit = case.fit_claims(explained)
+        if not tests:
+            return
+    if int(missing.sum()) and int(kept.sum()):
+        yield from _partly_lost(case, missing, kept, fit)
+    elif int(missing.sum()):
+        yield _detached(case)
+
+
+def unmasked(case: Case) -> Iterator[Diagnosis]:
+    """Right where the function depends on the input, and not zero where it does not."""
+    found = wrong_entries(case)
+    if found is None:
+        return
+    wrong, relevant = found
+    nothing = ~_not_small(case, case.right_values)
+    extra, right = nothing & _not_small(case, case.claimed), relevant & ~wrong & ~nothing
+    if int(extra.sum()) < 2 or int(right.sum()) < 2:
+        return
+    where = described(case, extra, right)
+    yield Diagnosis(
+        name="mask",
+        message=f"{case.subject_line} should be zero in {int(extra.sum())} entries"
+        + (f", those {where}," if where else "")
+        + " and is not; elsewhere it is right.",
+        fit=case.fit([error * ~extra for error in case.errors]),
+        advice=MISSING,
+    )
+
+
+def one_sided(case: Case) -> Iterator[Diagnosis]:
+    """Wrong for inputs of one sign, or on one side of a threshold, and right for the others."""
+    found = wrong_entries(case)
+    if found is None:
+        return
+    wrong, relevant = found
+    where = _beside(case, wrong, relevant & ~wrong)
+    if where:
+        yield Diagnosis(
+            name="mask",
+            message=f"{case.subject_line} is wrong in the entries {where}, {int(wrong.sum())} of "
+            f"{int(relevant.sum())}, and right in the others.",
+            fit=WEAK * case.fit([error * ~wrong for error in case.errors]),
+            advice="Look at the branch of the backward for these inputs: the mask, or what is done where it is off.",
+        )
+
+
+def mask_forgotten(case: Case, block: Block) -> Iterator[Diagnosis]:
+    """Entries are right, or should be zero and are not, as far as they were looked at."""
+    if not block.answers:
+        return
+    slack = float(block.slack.max())
+    extra = right = 0
+    for column in range(len(block.complete)):
+        pairs = [(float(claim[column]), float(truth[column])) for claim, truth in block.answers]
+        close = all(abs(claim - truth) <= slack + 1e-6 * abs(truth) for claim, truth in pairs)
+        nothing = all(abs(truth) <= slack for _, truth in pairs)
+        if not close and not nothing:
+            return
+        extra, right = extra + (nothing and not close), right + (close and not nothing)
+    if min(extra, right) >= FEW:
+        yield Diagnosis(
+            name="mask",
+            message=f"{case.subject_line} is right in the entries that the function depends on, and not zero in those "
+            f"that it does not depend on: {extra} of {extra + right} that were looked at.",
+            fit=0.97,
+            advice=MISSING,
+        )
+
+
+def wrong_entries(case: Case) -> tuple[Array, Array] | None:
+    """Which entries are wrong, and which are anything but zero, where every entry is known."""
+    if not case.full:
+        return None
+    wrong = abs(case.errors[0]) < 0
+    for error, known in zip(case.errors, case.known, strict=True):
+        allowed = 3 * known.bar + SMALL * float(abs(known.value).max())
+        wrong = wrong | ((abs(error) > allowed) & (known.weight > 0))
+    return wrong, wrong | _not_small(case, case.right_values)
+
+
+def described(case: Case, chosen: Array, others: Array) -> str | None:
+    """Where some entries lie, in contrast to others: at the ends of a dimension, or in inputs of one sign."""
+    return _slab(case, chosen, others) or _beside(case, chosen, others)
+
+
+def _not_small(case: Case, vectors: list[Array]) -> Array:
+    found = abs(vectors[0]) < 0
+    for vector, known in zip(vectors, case.known, strict=True):
+        found = found | (abs(vector) > 3 * known.bar + SMALL * float(abs(known.value).max()))
+    return found
+
+
+def _detached(case: Case) -> Diagnosis:
+    return Diagnosis(
+        name="detached",
+        message=f"{case.subject_line} is zero throughout, and should not be.",
+        fit=case.fit([error * 0.0 for error in case.errors]),
+        advice="Look for a detach(), .data, no_grad() or conversion to a number on the way, a None or zeros that the "
+        "backward returns, or a result that is not multiplied by the incoming gradient.",
+    )
+
+
+def _partly_lost(case: Case, missing: Array, kept: Array, fit: float) -> Iterator[Diagnosis]:
+    slab = _slab(case, kept, missing)
+    if slab:
+        yield Diagnosis(
+            name="block",
+            message=f"{case.subject_line} is right {slab} alone, and zero elsewhere.",
+            fit=fit,
+            advice="Look for a loop, a slice or a chunk whose range ends early or starts late, and for a result that "
+            "is overwritten where it should be put together.",
+        )
+    where = _beside(case, missing, kept)
+    if int(missing.sum()) < FEW or int(kept.sum()) < 2 or (slab and not where):
+        return
+    yield Diagnosis(
+        name="mask",
+        message=f"{case.subject_line} is zero in {int(missing.sum())} entries where it should not be"
+        + (f", those {where}" if where else "")
+        + "; elsewhere it is right.",
+        fit=fit,
+        advice="The backward masks entries that the forward does not: compare the two masks.",
+    )
+
+
+def _slab(case: Case, chosen: Array, others: Array) -> str | None:
+    """Whether the chosen are all before, or all after, the others along a dimension."""
+    part = case.answered
+    if part.is_complex:
+        imaginary = case.xp.arange(0, part.size, device=chosen.device) % 2 == 1
+        if not bool((chosen & imaginary).any()) and not bool((others & ~imaginary).any()):
+            return "in the real parts"
+        if not bool((chosen & ~imaginary).any()) and not bool((others & imaginary).any()):
+            return "in the imaginary parts"
+    for axis in part.axes:
+        index = axis.indices(case.xp, part.size, chosen)
+        inside, outside = index[chosen], index[others]
+        along = "" if len(part.shape) == 1 else f" along dimension {axis.number}"
+        if int(inside.max()) < int(outside.min()):
+            return f"in the first {int(inside.max()) + 1} of {axis.length}{along}"
+        if int(inside.min()) > int(outside.max()):
+            return f"in the last {axis.length - int(inside.min())} of {axis.length}{along}"
+    return None
+
+
+def _beside(case: Case, chosen: Array, others: Array) -> str | None:
+    """Whether the values of the inputs tell the chosen from the others: by their sign, or by a threshold."""
+    if not case.reverse or case.answered.is_complex:
+        return None
+    point = case.answered.of(case.bench.subject.point)
+    inside, outside = point[chosen], point[others]
+    counts = (int(inside.shape[0]), int(outside.shape[0]))
+    if min(counts) < 2 or sum(counts) < 5:
+        return None
+    low, high = float(inside.min()), float(inside.max())
+    least, most = float(outside.min()), float(outside.max())
+    if high < 0 < least:
+        return "where the input is negative"
+    if most < 0 < low:
+        return "where the input is positive"
+    if min(counts) < FEW or sum(counts) < SEPARATED:
+        return None
+    if high < least:
+        return f"where the input is below {_between(high, least)}"
+    if most < low:
+        return f"where the input is above {_between(most, low)}"
+    size_in, size_out = abs(inside), abs(outside)
+    if float(size_in.max()) < float(size_out.min()):
+        return f"where the input's size is below {_between(float(size_in.max()), float(size_out.min()))}"
+    if float(size_out.max()) < float(size_in.min()):
+        return f"where the input's size is above {_between(float(size_out.max()), float(size_in.min()))}"
+    return None
+
+
+def _between(low: float, high: float) -> str:
+    """The shortest number between two."""
+    for digits in range(1, 8):
+        for text in (f"{(low + high) / 2:.{digits}g}", f"{high:.{digits}g}", f"{low:.{digits}g}"):
+            if low <= float(text) <= high:
+                return text
+    return f"{low:.8g}"

@@ -1,0 +1,76 @@
+"""Mistakes of summation: one slice of a sum, a sum too many, duplicates overwritten."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import partial
+
+from gradproof.engine.diagnosis.block import Block
+from gradproof.engine.diagnosis.case import Case
+from gradproof.engine.results import Diagnosis
+
+
+def missing_sum(case: Case) -> Iterator[Diagnosis]:
+    """Only one slice of what is asked enters the answer, where a sum over all should."""
+    for part in [case.asked] if case.asked else case.asked_parts[:1]:
+        for axis in part.axes:
+            for index, which in ((0, "first"), (-1, "last")):
+                questions = case.asked_with(partial(axis.only, case.xp, index=index), part)
+                yield Diagnosis(
+                    name="missing-sum",
+                    message=f"{case.subject_line} takes the {which} slice along dimension {axis.number} of "
+                    f"{part.path} alone, where it should sum over all {axis.length}.",
+                    fit=case.fit_claims([case.right(question).value for question in questions]),
+                    advice="An input that is broadcast receives the sum over the dimensions that it was broadcast "
+                    "along: sum, and do not take one slice.",
+                )
+
+
+def doubled_sum(case: Case) -> Iterator[Diagnosis]:
+    """The answer is summed, or averaged, over a dimension that it should keep."""
+    xp, part = case.xp, case.answered
+    for axis in part.axes:
+        means, count = case.through(partial(axis.averaged, xp), partial(axis.averaged, xp))
+        square = sum(float((mean * mean).sum()) for mean in means)
+        pairs = zip(case.claimed, means, strict=True)
+        size = sum(float((claim[:count] * mean).sum()) for claim, mean in pairs) / square if square > 0 else 0.0
+        if size == 0 or not math.isfinite(size):
+            continue
+        how = "averaged" if math.isclose(size, 1, rel_tol=1e-4) else "summed"
+        if how == "summed" and not math.isclose(size, axis.length, rel_tol=1e-4):
+            continue
+        yield Diagnosis(
+            name="doubled-sum",
+            message=f"{case.subject_line} is {how} over dimension {axis.number}, which it should keep.",
+            fit=case.fit_claims([size * mean for mean in means]),
+            advice="Sum over the dimensions along which the forward broadcast this input, and over no others.",
+        )
+
+
+def overwritten(case: Case, block: Block) -> Iterator[Diagnosis]:
+    """Each input that several outputs read has the gradient of one of them alone."""
+    if bool((block.wrong & ~block.dropped).any()):
+        return
+    present, dropped = (abs(block.right) > block.slack).T.tolist(), block.dropped.T.tolist()
+    shared, firsts, lasts = 0, 0, 0
+    for there, gone, complete in zip(present, dropped, block.complete, strict=True):
+        if not complete:
+            continue
+        rows = [number for number, entry in enumerate(there) if entry]
+        left = [number for number in rows if not gone[number]]
+        if len(rows) > 1 and len(left) != 1:  # nothing of it is left, or more than one
+            return
+        if len(rows) > 1:
+            shared, firsts, lasts = shared + 1, firsts + (left[0] == rows[0]), lasts + (left[0] == rows[-1])
+    alone = max(map(sum, zip(*present, strict=True))) == 1  # every output reads one input
+    if shared and (alone or shared in (firsts, lasts)):
+        which = "the last" if lasts == shared else "one"
+        yield Diagnosis(
+            name="overwritten",
+            message=f"Entries of {case.input.path if case.input else 'the input'} that several outputs read have the "
+            f"gradient of {which} of them alone.",
+            fit=0.99,
+            advice="Gradients of an entry that is read several times add up: index_add_, scatter_add_ or "
+            "index_put_(accumulate=True) in place of an assignment.",
+        )

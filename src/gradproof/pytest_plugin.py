@@ -1,0 +1,205 @@
+"""The pytest plugin: a `gradproof` fixture, failures that show findings, and one report of all checks of a run.
+
+torch, and all that renders, is imported when a check is made, or a report written.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gradproof._check import check
+from gradproof._report import Report
+from gradproof._session import session
+from gradproof.errors import GradientError
+
+OURS = Path(__file__).parent
+MARKER = "gradproof(**options): defaults for the checks that the gradproof fixture makes in this test"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options of the command line."""
+    group = parser.getgroup("gradproof", "verified gradients")
+    group.addoption("--gradproof-report", metavar="FILE", help="write all checks of the run to FILE.html or FILE.json")
+    group.addoption("--gradproof-seed", type=int, metavar="SEED", help="draw every direction from SEED")
+    group.addoption(
+        "--gradproof-coverage",
+        choices=["probe", "full"],
+        help="what the gradproof fixture covers: random directions, or every entry",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Listen to checks from here on."""
+    config.addinivalue_line("markers", MARKER)
+    file = config.getoption("gradproof_report")
+    if file is not None and Path(file).suffix not in (".html", ".json"):
+        raise pytest.UsageError(f"--gradproof-report={file}: the name of a report ends in .html or .json.")
+    config.pluginmanager.register(Recorder(config), "gradproof-recorder")
+
+
+class Checker:
+    """The `gradproof` fixture: call it to assert that gradients are right, or `check` to look at a report."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self.options = options
+        """Defaults of the options, from the test's markers and from the command line."""
+
+    def __call__(self, func: Callable[..., Any], inputs: Any, **options: Any) -> Report:
+        """Fail the test unless the gradients are verified; the options are those of `gradproof.check`."""
+        __tracebackhide__ = True
+        report = self.check(func, inputs, **options)
+        if not report.passed:
+            raise GradientError(str(report), report)
+        return report
+
+    def check(self, func: Callable[..., Any], inputs: Any, **options: Any) -> Report:
+        """The report, whatever it says."""
+        return check(func, inputs, **{**self.options, **options})
+
+
+@pytest.fixture(name="gradproof")
+def gradproof_fixture(request: pytest.FixtureRequest) -> Checker:
+    """Verify gradients: `gradproof(function, inputs)` fails the test where they are wrong."""
+    options: dict[str, Any] = {}
+    for marker in reversed(list(request.node.iter_markers("gradproof"))):  # the closest comes last, and wins
+        if marker.args:
+            raise pytest.UsageError("@pytest.mark.gradproof takes options by name, such as coverage='full'.")
+        options |= marker.kwargs
+    for name in ("coverage", "seed"):
+        if (given := request.config.getoption(f"gradproof_{name}")) is not None:
+            options[name] = given
+    return Checker(options)
+
+
+@dataclass(slots=True)
+class Tally:
+    """All checks of the run."""
+
+    verdicts: list[str] = field(default_factory=list)
+    weakest: float = 0.0
+    where: str = ""
+    texts: list[str] = field(default_factory=list)
+
+    def add(self, told: dict[str, Any]) -> None:
+        """Count what one phase of a test told."""
+        for verdict, resolution, origin in told["checks"]:
+            self.verdicts.append(verdict)
+            if verdict == "pass" and resolution is not None and resolution > self.weakest:
+                self.weakest, self.where = resolution, origin
+        if told["json"]:
+            self.texts.append(told["json"])
+
+    def line(self) -> str:
+        """The run's checks in a line."""
+        from gradproof.report.words import count
+
+        parts = [
+            f"{self.verdicts.count(verdict)} {verdict}"
+            for verdict in ("pass", "fail", "inconclusive")
+            if verdict in self.verdicts
+        ]
+        weakest = f"; weakest resolution {self.weakest:.1e} of the largest entry ({self.where})" if self.where else ""
+        return f"gradproof: {count(len(self.verdicts), 'check')}, {', '.join(parts)}{weakest}"
+
+
+class Recorder:
+    """Hears of every check, hands it on with the report of its test, also from another process, and sums up."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config, self.tally = config, Tally()
+        self.heard: list[Report] = []
+        self.test = ""
+        given = config.getoption("gradproof_report")
+        self.file = config.invocation_params.dir / given if given else None
+        self.outer = session.seed, session.listeners
+        session.seed, session.listeners = config.getoption("gradproof_seed"), [self.hear]
+
+    def hear(self, report: Report) -> None:
+        """Remember a check, and the test that made it."""
+        self.heard.append(replace(report, origin=self.test))
+
+    def pytest_unconfigure(self) -> None:
+        """Leave everything as it was."""
+        session.seed, session.listeners = self.outer
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        """Know which test is running."""
+        self.test = item.nodeid
+        try:
+            return (yield)
+        finally:
+            self.test = ""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+        """Hand on what was heard; and of a gradient that failed show the findings, not the way through this library."""
+        report: Any = yield
+        usual = self.config.getoption("tbstyle") in ("auto", "long", "short")
+        if usual and call.excinfo is not None and report.failed and _is_ours(call.excinfo.value):
+            report.longrepr = _findings(item, call.excinfo)
+        if self.heard:
+            report.gradproof = self._told()
+            self.heard.clear()
+        return report  # type: ignore[no-any-return]  # what a wrapper returns is the hook's result
+
+    def _told(self) -> dict[str, Any]:
+        """The checks in numbers and text alone, which travel between processes."""
+        checks = [(each.verdict.value, _finite(each.resolution.relative), each.origin) for each in self.heard]
+        if self.file is None:
+            return {"checks": checks, "json": ""}
+        from gradproof.report.json import all_to_json
+
+        return {"checks": checks, "json": all_to_json(self.heard)}
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Count, in the process that sums up."""
+        if hasattr(report, "gradproof"):
+            self.tally.add(report.gradproof)
+
+    def pytest_sessionfinish(self) -> None:
+        """Write the report, unless this is one process of several."""
+        if self.file is None or hasattr(self.config, "workerinput"):
+            return
+        from gradproof.report.json import all_to_json, from_json
+
+        reports = [report for text in self.tally.texts for report in from_json(text)]
+        if self.file.suffix == ".json":
+            text = all_to_json(reports)
+        else:
+            from gradproof.report.html import page
+
+            text = page(reports, title="Gradient checks")
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        self.file.write_text(text, encoding="utf-8")
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """One line, and where the report is."""
+        if self.tally.verdicts:
+            terminalreporter.write_line(self.tally.line())
+        if self.file is not None:
+            terminalreporter.write_line(f"gradproof: the report is in {self.file}")
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Whether a check raised it; the drop-ins have an error of torch's kind."""
+    return isinstance(error, GradientError) or type(error).__module__ == "gradproof.frameworks.torch.gradcheck"
+
+
+def _findings(item: pytest.Item, excinfo: pytest.ExceptionInfo[BaseException]) -> Any:
+    """The test's own lines, and what was found."""
+
+    def outside(info: pytest.ExceptionInfo[BaseException]) -> Any:
+        return item._traceback_filter(info).filter(lambda entry: not Path(str(entry.path)).is_relative_to(OURS))
+
+    return excinfo.getrepr(style="short", tbfilter=outside, chain=False)

@@ -1,0 +1,216 @@
+"""The pictures of a report as places on a canvas: what a template draws. Numbers come from the report alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from gradproof.engine.results import Entry, Reading, Report
+from gradproof.report import words
+from gradproof.report.axes import Axis, Dot, Line, Tick, axis_around, power_of_ten, short
+from gradproof.report.heat import HeatPicture, heat
+
+LOPSIDED = 10.0  # times as long an axis, beyond which two do not share their range
+ABOVE_ROUNDING = 3.0  # times the rounding: a remainder that says something
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaylorPicture:
+    """Remainder against step, on logarithmic scales, with the slopes of a wrong and of a right gradient."""
+
+    width = 360
+    height = 250
+    left = 48
+    bottom = 212
+    mode: str
+    agrees: bool
+    dots: list[Dot]
+    guides: tuple[Line, Line] | None
+    floor: float
+    x: list[Tick]
+    y: list[Tick]
+    says: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BarsPicture:
+    """How many bars each claim lies from the measured number; within one it is right."""
+
+    width = 360
+    left = 136
+    height: int
+    rows: list[tuple[str, str, Dot]]
+    band: tuple[float, float]
+    zero: float
+    x: list[Tick]
+    says: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScatterPicture:
+    """Claimed against measured entries: right ones lie on the diagonal."""
+
+    width = 360
+    height = 250
+    left = 56
+    bottom = 212
+    dots: list[tuple[Dot, float, float]]
+    diagonal: Line
+    x: list[Tick]
+    y: list[Tick]
+    says: str
+
+
+Picture = TaylorPicture | BarsPicture | ScatterPicture | HeatPicture
+
+
+def taylor(reading: Reading) -> TaylorPicture | None:
+    """The picture of one probe's remainders, where there are two at least."""
+    points = [(math.log10(point.step), point.remainder) for point in reading.steps if point.step > 0]
+    lowest = max(reading.rounding, 1e-300)
+    known = [(step, math.log10(max(remainder, lowest / 10)), remainder) for step, remainder in points]
+    if len(known) < 2 or not any((reading.rounding, *(remainder for _, remainder in points))):
+        return None
+    x = axis_around([step for step, _, _ in known], 48.0, 352.0, margin=0.06, least=2.2)
+    y = axis_around([*(log for _, log, _ in known), math.log10(lowest)], 212.0, 10.0, margin=0.05, least=2.0)
+    telling = [(step, log) for step, log, remainder in known if remainder > ABOVE_ROUNDING * lowest]
+    return TaylorPicture(
+        mode=reading.mode,
+        agrees=reading.agrees,
+        dots=[
+            Dot(x(step), y(log), f"step {10**step:.2g}: remainder {remainder:.2g}", remainder <= lowest)
+            for step, log, remainder in known
+        ],
+        guides=(_guide(x, y, telling[0], 1), _guide(x, y, telling[-1], 2)) if telling else None,
+        floor=y(math.log10(lowest)),
+        x=x.decades(6),
+        y=y.decades(6),
+        says=_fall(telling, len(known)),
+    )
+
+
+def _guide(x: Axis, y: Axis, through: tuple[float, float], slope: int) -> Line:
+    at, height = through
+    return Line(x(x.low), y(height + slope * (x.low - at)), x(x.high), y(height + slope * (x.high - at)))
+
+
+def _fall(telling: list[tuple[float, float]], count: int) -> str:
+    if len(telling) < 2:
+        return f"At {count} steps the remainder is all rounding: along this direction the function is straight."
+    (near, low), (far, high) = telling[:2]
+    return (
+        f"At {count} steps; on the shortest that are above rounding the remainder falls with slope "
+        f"{(high - low) / (far - near):.1f}."
+    )
+
+
+def bars(report: Report) -> BarsPicture | None:
+    """Every wrong entry shown, or where there is none every probe, by how many bars its claim is off."""
+    named = [
+        (words.entry_name(finding, entry), entry.claimed, entry.numerical, entry.bar)
+        for finding in report.findings
+        for entry in finding.entries
+    ]
+    named = named or [
+        (f"{each.mode}, seed {each.seed}", each.claimed, each.numerical, each.bar) for each in report.readings
+    ]
+    rows = [
+        (name, (claimed - numerical) / bar)
+        for name, claimed, numerical, bar in named[:10]
+        if bar > 0 and math.isfinite((claimed - numerical) / bar)
+    ]
+    if not rows:
+        return None
+    marks = [_bent(off) for _, off in rows]
+    x = Axis(min(-1.6, min(marks) - 0.5), max(1.6, max(marks) + 0.5), 136.0, 350.0)
+    pace = max(1, math.ceil((x.high - x.low) / 6))
+    powers = [
+        power for power in range(math.ceil(x.low), math.floor(x.high) + 1) if power == 0 or abs(power) % pace == 0
+    ]
+    if pace > 1:
+        powers = [power for power in powers if abs(power) != 1]
+    pace_down = max(22, min(48, 144 // len(rows)))
+    return BarsPicture(
+        height=pace_down * len(rows) + 40,
+        rows=[
+            (short(name), name, Dot(x(mark), pace_down * (number + 0.5) + 4, f"{name}: {off:.3g} bars off"))
+            for number, ((name, off), mark) in enumerate(zip(rows, marks, strict=True))
+        ],
+        band=(x(-1), x(1)),
+        zero=x(0),
+        x=[Tick(x(power), _bar_label(power)) for power in powers],
+        says="; ".join(f"{name} is {off:.2g} bars off" for name, off in rows[:5]) + ".",
+    )
+
+
+def _bent(off: float) -> float:
+    """Straight within one bar, logarithmic beyond."""
+    return off if abs(off) <= 1 else math.copysign(1 + math.log10(abs(off)), off)
+
+
+def _bar_label(power: int) -> str:
+    if power == 0:
+        return "0"
+    return ("−" if power < 0 else "") + power_of_ten(abs(power) - 1)
+
+
+def scatter(report: Report) -> ScatterPicture | None:
+    """Claimed against measured, for two entries or more."""
+    entries = [
+        (words.entry_name(finding, entry), entry)
+        for finding in report.findings
+        for entry in finding.entries
+        if _drawable(entry)
+    ]
+    if len(entries) < 2:
+        return None
+    numerical, claimed = [e.numerical for _, e in entries], [e.claimed for _, e in entries]
+    narrow, wide = sorted(map(_extent, (numerical, claimed)))
+    if wide <= LOPSIDED * narrow:  # then the diagonal is one
+        numerical_range = claimed_range = [*numerical, *claimed]
+    else:
+        numerical_range, claimed_range = numerical, claimed
+    x = axis_around(numerical_range, 56.0, 350.0, margin=0.08, least=_extent(numerical_range))
+    y = axis_around(claimed_range, 212.0, 10.0, margin=0.08, least=_extent(claimed_range))
+    low, high = min(x.low, y.low), max(x.high, y.high)
+    return ScatterPicture(
+        dots=[
+            (
+                Dot(x(e.numerical), y(e.claimed), f"{name}: claimed {e.claimed:.6g}, numerical {e.numerical:.6g}"),
+                x(e.numerical - e.bar),
+                x(e.numerical + e.bar),
+            )
+            for name, e in entries
+        ],
+        diagonal=Line(x(low), y(low), x(high), y(high)),
+        x=x.ticks(4),
+        y=y.ticks(5),
+        says=f"{len(entries)} wrong entries: claimed from {min(claimed):.3g} to {max(claimed):.3g}, "
+        f"numerical from {min(numerical):.3g} to {max(numerical):.3g}.",
+    )
+
+
+def _extent(numbers: list[float]) -> float:
+    """How far numbers spread, or a part of their own size if they hardly do."""
+    return max(max(numbers) - min(numbers), 0.1 * max(map(abs, numbers)))
+
+
+def _drawable(entry: Entry) -> bool:
+    return all(map(math.isfinite, (entry.claimed, entry.numerical, entry.bar)))
+
+
+def pictures(report: Report) -> list[Picture]:
+    """All pictures that a report has the numbers for."""
+    drawn: list[Picture | None] = [taylor(reading) for reading in _telling(report.readings)]
+    drawn += [bars(report), scatter(report), *map(heat, report.maps)]
+    return [picture for picture in drawn if picture is not None]
+
+
+def _telling(readings: tuple[Reading, ...]) -> list[Reading]:
+    """Of each mode the probe that shows most: one that disagrees, at as many steps as there are."""
+    best: dict[str, Reading] = {}
+    for reading in readings:
+        known = best.get(reading.mode)
+        if known is None or (known.agrees, -len(known.steps)) > (reading.agrees, -len(reading.steps)):
+            best[reading.mode] = reading
+    return list(best.values())

@@ -1,0 +1,114 @@
+"""A Jacobian's error as a picture: blocks of outputs by inputs, in shades."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+
+from gradproof.engine.results import HeatMap, Place
+from gradproof.report.axes import Line, short
+
+LETTER = 6.6  # pixels across
+LINE = 12  # pixels down
+GAP = 6  # pixels between labels
+LEVELS = 5  # shades
+SHADE = 10**0.5  # between neighbouring shades
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A name beside the blocks; labels that would overlap lie in different lanes."""
+
+    at: float
+    text: str
+    lane: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeatPicture:
+    """A Jacobian's error in blocks, in shades."""
+
+    left = 76
+    top: int
+    width: int
+    height: int
+    across: float
+    down: float
+    shades: list[str]
+    legend: str
+    columns: list[Label]
+    rows: list[Label]
+    edges: list[Line]
+    exact: bool
+    mode: str
+    says: str
+
+
+def heat(found: HeatMap) -> HeatPicture | None:
+    """The blocks of a Jacobian in shades, the darkest for the largest error."""
+    rows, columns = len(found.rows), len(found.columns)
+    errors = [[error if math.isfinite(error) else math.inf for error in row] for row in found.errors]
+    finite = [error for row in errors for error in row if 0 < error < math.inf]
+    largest = max(finite, default=1.0)
+    across, down = (round(min(22.0, max(3.0, 272 / size)), 2) for size in (columns, rows))
+    shades = [""] * LEVELS
+    for number, row in enumerate(errors):
+        at = 0
+        for level, run in groupby(row, key=lambda error: _level(error, largest)):
+            length = len(list(run))
+            if level is not None:
+                shades[level] += f"M{at} {number}h{length}v1h-{length}z"
+            at += length
+    labels = _labels(found.columns, across, room=LETTER, lanes=2)
+    top = 22 + LINE * max(label.lane for label in labels)
+    wrong = sum(1 for row in errors for error in row if error)
+    return HeatPicture(
+        width=round(76 + columns * across + 8),
+        height=round(top + rows * down + 8),
+        top=top,
+        across=across,
+        down=down,
+        shades=shades,
+        legend=f"up to {largest:.2g}",
+        columns=labels,
+        rows=_labels(found.rows, down, room=0),
+        edges=[
+            *(Line(at, 0, at, rows) for at in _edges(found.columns)),
+            *(Line(0, at, columns, at) for at in _edges(found.rows)),
+        ],
+        exact=found.exact,
+        mode=found.mode,
+        says=f"{wrong} of {rows * columns} {'entries' if found.exact else 'blocks of entries'} are wrong.",
+    )
+
+
+def _level(error: float, largest: float) -> int | None:
+    if not error:
+        return None
+    if error >= largest:
+        return LEVELS - 1
+    return max(0, LEVELS - 1 - math.floor(math.log(largest / error, SHADE)))
+
+
+def _labels(places: Iterable[Place], pace: float, *, room: float, lanes: int = 1) -> list[Label]:
+    """The name of each tensor, in the middle of its blocks, in the first lane where there is room for it.
+
+    `room` is what a letter takes; nothing, for labels below each other, which take a line.
+    """
+    labels: list[Label] = []
+    ends, at = [-math.inf] * lanes, 0
+    for path, run in groupby(places, key=lambda place: place.path):
+        length, text = len(list(run)), short(path, 12)
+        middle, half = (at + length / 2) * pace, max(LINE, room * len(text)) / 2
+        lane = next((number for number, end in enumerate(ends) if middle - half >= end), None)
+        if lane is not None:
+            labels.append(Label(round(middle, 1), text, lane))
+            ends[lane] = middle + half + (GAP if room else 0)
+        at += length
+    return labels
+
+
+def _edges(places: tuple[Place, ...]) -> list[int]:
+    return [at for at, (before, after) in enumerate(pairwise(places), 1) if before.path != after.path]

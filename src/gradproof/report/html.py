@@ -1,0 +1,224 @@
+"""Reports as one self-contained page: it opens offline, in light and dark, and runs no script but its own."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from gradproof.engine.results import Finding, Report, Verdict
+from gradproof.report import words
+from gradproof.report.geometry import BarsPicture, Picture, ScatterPicture, TaylorPicture, pictures
+
+TEMPLATES = Path(__file__).parent / "templates"
+SIGNS = {Verdict.PASS: "✓", Verdict.FAIL: "✗", Verdict.INCONCLUSIVE: "?"}
+ORDER = (Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.PASS)
+PICTURED = 200  # checks, beyond which those that pass get no pictures, nor do further ones that fail
+OPEN = 12  # checks, up to which those that do not pass lie open
+FINDINGS = 6  # of one check
+CULPRITS = 3  # named in a finding
+FEW = 4  # entries of a finding without pictures
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Card:
+    """One check, as a template shows it."""
+
+    verdict: str
+    sign: str
+    name: str
+    sizes: str
+    time: str
+    gist: str
+    origin: str
+    reason: str
+    advice: str
+    findings: list[dict[str, Any]]
+    more: str
+    pictures: list[tuple[str, Picture]]
+    several: bool
+    facts: list[tuple[str, str]]
+    replay: str
+    resolution: str
+    seconds: str
+    open: bool
+
+
+def page(reports: Sequence[Report], *, title: str = "") -> str:
+    """One page for one check or for many, which can then be searched, filtered and sorted.
+
+    >>> import torch, gradproof
+    >>> report = gradproof.check(torch.exp, torch.ones(3, dtype=torch.float64, requires_grad=True), seed=1)
+    >>> page([report]).startswith("<!DOCTYPE html>")
+    True
+    """
+    from markupsafe import Markup
+
+    drawn = _to_picture(reports)
+    cards = [
+        _card(report, pictured=number in drawn, open_=_opens(report, len(reports)))
+        for number, report in enumerate(reports)
+    ]
+    tally = Counter(report.verdict for report in reports)
+    script = (TEMPLATES / "script.js").read_text(encoding="utf-8")
+    rendered: str = _template("page.html").render(
+        cards=cards,
+        counts=[(verdict.value, tally[verdict]) for verdict in ORDER],
+        title=title or (f"{cards[0].name}: {cards[0].verdict}" if len(cards) == 1 else "Gradient checks"),
+        subtitle=_subtitle(reports, tally),
+        note="" if len(drawn) == len(reports) else f"Of {len(reports):,} checks {len(drawn):,} have pictures.",
+        style=_style(),
+        script=Markup(script),
+        digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        version=version("gradproof"),
+    )
+    return rendered
+
+
+def notebook(report: Report) -> str:
+    """One check as a piece of a page, without scripts."""
+    card = _card(report, pictured=True, open_=True)
+    rendered: str = _template("notebook.html").render(card=card, style=_style())
+    return rendered
+
+
+@cache
+def _environment() -> Any:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    return Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _template(name: str) -> Any:
+    return _environment().get_template(name)
+
+
+@cache
+def _style() -> Any:
+    from markupsafe import Markup
+
+    return Markup((TEMPLATES / "style.css").read_text(encoding="utf-8"))
+
+
+def _to_picture(reports: Sequence[Report]) -> set[int]:
+    """Which checks get pictures: all of a few; of many those that do not pass, as far as the page stays small."""
+    if len(reports) <= PICTURED:
+        return set(range(len(reports)))
+    return set([number for number, report in enumerate(reports) if not report.passed][:PICTURED])
+
+
+def _opens(report: Report, among: int) -> bool:
+    return among == 1 or (among <= OPEN and not report.passed)
+
+
+def _subtitle(reports: Sequence[Report], tally: Counter[Verdict]) -> str:
+    parts = [f"{tally[verdict]:,} {verdict.value}" for verdict in ORDER if tally[verdict]]
+    spent = words.seconds(sum(report.cost.seconds for report in reports))
+    if len(reports) == 1:
+        return f"Checked in {spent}, seed {reports[0].seed}"
+    return f"{words.count(len(reports), 'check')} in {spent}: {', '.join(parts)}"
+
+
+def _card(report: Report, *, pictured: bool, open_: bool) -> _Card:
+    subject = report.subject
+    weakest = report.resolution.relative
+    return _Card(
+        verdict=report.verdict.value,
+        sign=SIGNS[report.verdict],
+        name=subject.name,
+        sizes=words.sizes(subject),
+        time=words.seconds(report.cost.seconds),
+        gist=words.gist(report),
+        origin=report.origin,
+        reason="" if report.findings else report.reason,
+        advice=report.advice,
+        findings=[_finding(finding, None if pictured else FEW) for finding in report.findings[:FINDINGS]],
+        more=_more(report.findings[FINDINGS:]),
+        pictures=[(_kind(picture), picture) for picture in pictures(report)] if pictured else [],
+        several=len(subject.derivatives) > 1,
+        facts=_facts(report),
+        replay=_replay(report),
+        resolution=f"{weakest:.3g}" if math.isfinite(weakest) else "Infinity",
+        seconds=f"{report.cost.seconds:.4g}",
+        open=open_,
+    )
+
+
+def _kind(picture: Picture) -> str:
+    kinds = {TaylorPicture: "taylor", BarsPicture: "bars", ScatterPicture: "scatter"}
+    return kinds.get(type(picture), "heat")
+
+
+def _finding(finding: Finding, most: int | None) -> dict[str, Any]:
+    return {
+        "mode": "" if finding.mode == "reverse" else f", {finding.mode}",
+        "message": finding.message,
+        "advice": finding.advice,
+        "diagnoses": [
+            {"message": each.message, "fit": f"{each.fit:.0%}", "advice": each.advice or finding.advice}
+            for each in finding.diagnoses[:3]
+        ],
+        "culprits": [
+            (each.name, " ".join([each.message, *(diagnosis.message for diagnosis in each.diagnoses[:1])]))
+            for each in finding.culprits[:CULPRITS]
+        ],
+        "entries": [
+            (
+                words.entry_name(finding, entry),
+                words.number(entry.claimed),
+                words.number(entry.numerical),
+                f"{entry.bar:.1e}",
+                words.entry_outputs(entry),
+            )
+            for entry in finding.entries[:most]
+        ],
+    }
+
+
+def _more(rest: tuple[Finding, ...]) -> str:
+    if not rest:
+        return ""
+    paths = ", ".join(finding.argument or finding.kind for finding in rest[:8])
+    return f"And {words.count(len(rest), 'more finding')}: {paths}"
+
+
+def _facts(report: Report) -> list[tuple[str, str]]:
+    subject = report.subject
+    arguments = "\n".join(subject.arguments[:12])
+    rest = len(subject.arguments) - 12
+    facts = [("checked", arguments + (f"\nand {rest} more" if rest > 0 else ""))]
+    if subject.derivatives != ("reverse",):
+        facts.append(("derivatives", ", ".join(subject.derivatives)))
+    if subject.coverage == "full":
+        facts.append(("coverage", "every entry"))
+    if report.verdict is not Verdict.FAIL:
+        facts.append(("resolution", words.resolution(report.resolution)))
+    facts += [("note", note) for note in report.notes]
+    return [*facts, ("cost", words.cost(report))]
+
+
+def _replay(report: Report) -> str:
+    subject = report.subject
+    name = subject.name if subject.name.isidentifier() else "function"
+    asked = [f"seed={report.seed}"]
+    if subject.coverage == "full":
+        asked.append('coverage="full"')
+    modes = dict.fromkeys(mode for each in subject.derivatives for mode in each.split(" over "))
+    if list(modes) != ["reverse"]:
+        asked.append(f"modes={tuple(modes)!r}".replace("'", '"').replace(",)", ")"))
+    if any(" over " in each for each in subject.derivatives):
+        asked.append("order=2")
+    return f"gradproof.check({name}, inputs, {', '.join(asked)})"

@@ -1,0 +1,74 @@
+"""The documents leave nothing out that changes under them."""
+
+import ast
+import importlib.metadata
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from click.testing import CliRunner
+
+import gradproof
+from gradproof.cli import main
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def text_of(page):
+    return (DOCS / page).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["gradcheck", "gradgradcheck"])
+def test_every_keyword_of_torchs_checks_has_a_row(name):
+    rows = re.findall(r"^\| (.*?) \|", text_of("migrating.md"), flags=re.MULTILINE)
+    documented = {keyword for row in rows for keyword in re.findall(r"`(\w+)`", row)}
+
+    assert set(inspect.signature(getattr(torch.autograd, name)).parameters) <= documented
+
+
+@pytest.mark.parametrize("name", ["gradcheck", "gradgradcheck"])
+def test_torchs_defaults_are_told_as_they_are(name):
+    text = text_of("migrating.md")
+    for keyword, parameter in inspect.signature(getattr(torch.autograd, name)).parameters.items():
+        told = re.findall(rf"^\| `{keyword}` \| `(.*?)` \|", text, flags=re.MULTILINE)
+        if parameter.default is not inspect.Parameter.empty and told:
+            assert any(ast.literal_eval(each) == parameter.default for each in told), keyword
+
+
+@pytest.mark.parametrize("name", gradproof.__all__)
+def test_every_public_name_is_in_the_api(name):
+    assert f":: gradproof.{name}\n" in text_of("api.md")
+
+
+def test_every_command_is_told():
+    for command in main.commands:
+        assert f"gradproof {command}" in text_of("command_line.md")
+
+
+def test_every_option_of_the_pytest_plugin_is_told():
+    shown = subprocess.check_output([sys.executable, "-m", "pytest", "--help"], text=True)
+    options = set(re.findall(r"--gradproof-\w+", shown))
+
+    assert len(options) == 3
+    assert all(option in text_of("pytest.md") for option in options)
+
+
+def test_every_field_of_a_report_is_told():
+    for field in gradproof.Report.__dataclass_fields__:
+        assert f"`{field}`" in text_of("reports.md")
+
+
+def test_links_between_documents_lead_somewhere():
+    for page in [*DOCS.glob("*.md"), DOCS.parent / "README.md"]:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_version_is_the_same_everywhere():
+    said = CliRunner().invoke(main, ["--version"]).output.split()[-1]
+
+    assert said == gradproof.__version__ == importlib.metadata.version("gradproof")

@@ -1,0 +1,66 @@
+"""Checks of every kind, for reports to be rendered."""
+
+import dataclasses
+
+import torch
+
+import gradproof
+
+
+def wrong_by(factor, name="Scaled"):
+    """A sine whose backward is off by a factor, or by a number for each entry."""
+
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        return gradient * x.cos() * factor
+
+    kind = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    return type(name, (torch.autograd.Function,), kind).apply
+
+
+def point(*shape, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(shape, dtype=dtype, generator=generator).requires_grad_()
+
+
+def a_pass(**options):
+    return gradproof.check(torch.sin, point(15), seed=3, **options)
+
+
+def a_fail(**options):
+    return gradproof.check(wrong_by(2.0), point(12), seed=3, **options)
+
+
+def one_wrong_entry():
+    factor = torch.ones(1000, dtype=torch.float64)
+    factor[417] = 1.0001
+    return gradproof.check(wrong_by(factor, "OneEntry"), point(1000), seed=3)
+
+
+def an_inconclusive():
+    return gradproof.check(torch.relu, torch.zeros(3, dtype=torch.float64, requires_grad=True), seed=3)
+
+
+def diagnosed(report, *messages):
+    """The same report with diagnoses."""
+    diagnoses = tuple(
+        gradproof.Diagnosis(name=f"kind{number}", message=message, fit=0.9 / (number + 1), advice=f"Advice {number}.")
+        for number, message in enumerate(messages)
+    )
+    finding = dataclasses.replace(report.findings[0], diagnoses=diagnoses)
+    return dataclasses.replace(report, findings=(finding, *report.findings[1:]))
+
+
+def blamed(report, name, message):
+    """The same report with a culprit."""
+    culprit = gradproof.Culprit(name=name, message=message)
+    return dataclasses.replace(report, findings=(dataclasses.replace(report.findings[0], culprits=(culprit,)),))
+
+
+def named(report, name, origin=""):
+    """The same report, of a function of another name."""
+    return dataclasses.replace(report, subject=dataclasses.replace(report.subject, name=name), origin=origin)

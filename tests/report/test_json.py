@@ -1,0 +1,147 @@
+"""Reports as JSON: what is written is read back as it was, and has the form that the schema tells."""
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+
+import jsonschema
+import pytest
+import torch
+
+import gradproof
+from gradproof.report.json import all_to_json, from_json
+from gradproof.report.schema import schema
+
+DOCUMENTED = Path(__file__).parents[2] / "docs" / "report.schema.json"
+
+
+class Scaled(torch.autograd.Function):
+    """The identity, with a backward off by a factor."""
+
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.factor = factor
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.factor, None
+
+
+def point(*shape, dtype=torch.float64):
+    return torch.linspace(0.1, 1, math.prod(shape), dtype=dtype).reshape(shape).requires_grad_()
+
+
+def scaled(factor):
+    return lambda x: Scaled.apply(x, factor).sin()
+
+
+REPORTS = {
+    "pass": lambda: gradproof.check(torch.sin, point(3), seed=0),
+    "fail": lambda: gradproof.check(scaled(2.0), point(3), seed=0),
+    "full": lambda: gradproof.check(scaled(2.0), point(3, 2), seed=0, coverage="full"),
+    "kink": lambda: gradproof.check(torch.relu, torch.zeros(3, dtype=torch.float64, requires_grad=True), seed=0),
+    "zero": lambda: gradproof.check(lambda x: 0 * x, point(3), seed=0),
+    "complex": lambda: gradproof.check(scaled(2.0), point(3, dtype=torch.complex128), seed=0),
+    "broken contract": lambda: gradproof.check(scaled(2.0), point(3), seed=0, modes=("reverse", "forward")),
+}
+every_kind = pytest.mark.parametrize("kind", REPORTS)
+
+
+@every_kind
+def test_a_report_is_read_back_as_it_was(kind):
+    report = REPORTS[kind]()
+
+    (again,) = from_json(report.to_json())
+
+    assert again == report
+    assert isinstance(again, gradproof.Report)
+    assert str(again) == str(report)
+
+
+def test_not_a_number_is_read_back():
+    report = gradproof.check(scaled(math.nan), point(1), seed=0)
+
+    (again,) = from_json(report.to_json())
+
+    assert math.isnan(again.findings[0].entries[0].claimed)
+
+
+def test_several_reports_travel_in_one_text():
+    reports = tuple(make() for make in REPORTS.values())
+
+    assert from_json(all_to_json(reports)) == reports
+
+
+def test_diagnoses_are_read_back():
+    report = REPORTS["fail"]()
+    diagnosis = gradproof.Diagnosis(name="factor", message="It is twice the truth.", fit=0.99, advice="Look.")
+    finding = dataclasses.replace(report.findings[0], diagnoses=(diagnosis,))
+    report = dataclasses.replace(report, findings=(finding,))
+
+    assert from_json(report.to_json()) == (report,)
+
+
+@every_kind
+def test_a_report_has_the_documented_form(kind):
+    jsonschema.validate(json.loads(REPORTS[kind]().to_json()), json.loads(DOCUMENTED.read_text()))
+
+
+def test_several_reports_have_the_documented_form():
+    jsonschema.validate(json.loads(all_to_json([REPORTS["fail"]()])), json.loads(DOCUMENTED.read_text()))
+
+
+def test_the_schema_refuses_what_is_no_report():
+    data = json.loads(REPORTS["pass"]().to_json())
+    data["verdict"] = "perhaps"
+
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(data, schema())
+
+
+def test_the_documented_schema_is_up_to_date():
+    assert json.loads(DOCUMENTED.read_text()) == schema(), (
+        "print it anew: python -m gradproof.report.schema > docs/report.schema.json"
+    )
+
+
+def test_a_field_that_is_not_known_is_left_alone():
+    data = {**json.loads(REPORTS["pass"]().to_json()), "mood": "bright"}
+
+    (report,) = from_json(json.dumps(data))
+
+    assert report.passed
+
+
+def changed(**fields):
+    return json.dumps({**json.loads(REPORTS["fail"]().to_json()), **fields})
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "no JSON"),
+        ("[1, 2]", "no 'schema'"),
+        ("{}", "no 'schema'"),
+        ('{"schema": 2}', "form 2.*reads form 1"),
+        ('{"schema": 1}', "lacks 'verdict'"),
+        ('{"schema": 1, "reports": [3]}', "report is '3', where a report has an object"),
+        (changed(verdict="perhaps"), "report.verdict is 'perhaps'"),
+        (changed(notes="one"), "report.notes is 'one', where a report has a list"),
+        (changed(seed=[1]), "report.seed"),
+        (changed(reason=7), "report.reason is '7'"),
+        (changed(subject={}), "report.subject lacks 'name'"),
+    ],
+)
+def test_what_is_no_report_is_refused_in_words(text, says):
+    with pytest.raises(gradproof.InputError, match=says):
+        from_json(text)
+
+
+def test_one_report_is_read_by_the_report_itself():
+    report = REPORTS["pass"]()
+
+    assert gradproof.Report.from_json(report.to_json()) == report
+    with pytest.raises(gradproof.InputError, match="holds 2 reports"):
+        gradproof.Report.from_json(all_to_json([report, report]))
