@@ -52,13 +52,9 @@ def blamed(judgement: Judgement, subject: TorchSubject, judge: Judge) -> Judgeme
 
 def culprits(subject: TorchSubject, judge: Judge) -> tuple[Culprit, ...]:
     """The parts that are wrong by themselves; none where there are no parts, or each is right."""
-    modules = modules_of(subject.call.function)
-    applied = [kind for node in nodes(subject.results) if (kind := getattr(type(node), "_forward_cls", None))]
-    if not modules and len(applied) < 2:
-        return ()
     try:
-        calls = _traced(subject, modules, list(dict.fromkeys(applied)))
-    except Exception:  # not every module takes hooks
+        calls = _traced(subject)
+    except Exception:  # not every module takes hooks, and not every graph can be read any more
         return ()
     wrong: list[tuple[Received, Judgement]] = []
     for group in _groups(calls):
@@ -68,10 +64,15 @@ def culprits(subject: TorchSubject, judge: Judge) -> tuple[Culprit, ...]:
     return tuple(_culprit(call, found, calls) for call, found in wrong[:SHOWN])
 
 
-def _traced(subject: TorchSubject, modules: dict[nn.Module, str], kinds: list[Kind]) -> list[Received]:
+def _traced(subject: TorchSubject) -> list[Received]:
+    """What the parts received in one more run; nothing where there are no parts to tell apart."""
+    modules = modules_of(subject.call.function)
+    applied = [kind for node in nodes(subject.results) if (kind := getattr(type(node), "_forward_cls", None))]
+    if not modules and len(applied) < 2:
+        return []
     leaves = [point.clone().requires_grad_() for point in subject.points]
-    trace = Trace(modules, kinds)
-    with trace:
+    kinds: list[Kind] = list(dict.fromkeys(applied))
+    with Trace(modules, kinds) as trace:
         subject.caller.differentiably(leaves)
     return [call for call in trace.calls if call.required]
 
