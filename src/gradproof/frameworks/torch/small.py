@@ -67,6 +67,11 @@ class InNumpy:
             self._centre = (self._subject.centre, self._subject.centre.numpy(force=True))
         return self._centre[1]
 
+    @property
+    def point(self) -> Array:
+        """As of the subject."""
+        return self._subject.point.numpy(force=True)
+
     def direction(self, seed: int, step: float, absolute: bool) -> Array:
         """As of the subject."""
         return self._subject.direction(seed, step, absolute).numpy()

@@ -195,7 +195,8 @@ class TorchSubject:
     @property
     def point(self) -> Tensor:
         """The point, as coordinates."""
-        return self.inputs.coordinates(self.points)
+        pieces = [origin.to(self.inputs.device, torch.float64) for origin in self._origins]
+        return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 
     @property
     def mutated(self) -> list[str]:
