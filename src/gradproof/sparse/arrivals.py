@@ -1,8 +1,8 @@
 """Gradients that arrive at leaves whose layout torch cannot add.
 
 Torch fails to add CSC, BSR and BSC tensors, and loses the batch of batched CSR ones. Gradients of such tensors
-therefore travel as COO, which it can add. Where `loss.backward()` leaves one in a leaf, it is put into the leaf's own layout, and
-added to what is there already before torch would try to.
+therefore travel as COO, which it can add. Where `loss.backward()` leaves one in a leaf, it is put into the leaf's own
+layout, and added to what is there already before torch would try to.
 """
 
 from __future__ import annotations
