@@ -1,8 +1,8 @@
-"""Gradients that arrive at leaves whose layout torch cannot add.
+"""Sparse gradients that arrive at leaves.
 
-Torch fails to add CSC, BSR and BSC tensors, and loses the batch of batched CSR ones. Gradients of such tensors
-therefore travel as COO, which it can add. Where `loss.backward()` leaves one in a leaf, it is put into the leaf's own
-layout, and added to what is there already before torch would try to.
+Torch fails to add CSC, BSR and BSC tensors, and loses the batch of batched CSR ones; gradients of such tensors travel
+as COO, which it can add. Of COO gradients it forgets that they are coalesced. So what `loss.backward()` brings to a
+sparse leaf is added up here, on the leaf's own pattern, and torch has something empty to store until it is in place.
 """
 
 from __future__ import annotations
@@ -29,17 +29,25 @@ class Arrivals:
         self._total = total
         self._sum: Tensor | None = None
 
-    def collect(self, leaf: Tensor, gradient: Tensor) -> None:
-        """Take over from torch what it cannot add or store."""
-        if leaf.grad is None:
-            if gradient.layout is torch.sparse_coo:
-                self._sum = self._total(gradient)
-        elif not addable(leaf.grad):
-            self._sum = self._total(leaf.grad, gradient)
-            leaf.grad = None
+    @classmethod
+    def at(cls, leaf: Tensor, total: Callable[..., Tensor]) -> Arrivals:
+        """Those at a leaf, the same at every call."""
+        if leaf not in _KNOWN:
+            _KNOWN[leaf] = made = cls(total)
+            leaf.register_post_accumulate_grad_hook(made.settle)  # type: ignore[no-untyped-call]  # torch's own
+        return _KNOWN[leaf]
+
+    def collect(self, leaf: Tensor, gradient: Tensor) -> Tensor:
+        """Take over from torch what is sparse, and give it nothing to store meanwhile."""
+        held = leaf.grad
+        if gradient.layout is torch.strided and (held is None or held.layout is torch.strided):
+            return gradient
+        self._sum = self._total(gradient) if held is None else self._total(held, gradient)
+        leaf.grad = None
+        return _nothing_like(gradient)
 
     def settle(self, leaf: Tensor) -> None:
-        """Put it in its place."""
+        """Put the sum in its place."""
         if self._sum is not None:
             leaf.grad, self._sum = self._sum, None
 
@@ -49,14 +57,34 @@ def meet(leaf: Tensor, result: Tensor, total: Callable[..., Tensor]) -> None:
     assert result.grad_fn is not None
     (accumulation, _), *_ = result.grad_fn.next_functions
     assert accumulation is not None
-    if leaf not in _KNOWN:
-        _KNOWN[leaf] = Arrivals(total)
-        leaf.register_post_accumulate_grad_hook(_KNOWN[leaf].settle)  # type: ignore[no-untyped-call]  # torch's own
+    arrivals = Arrivals.at(leaf, total)
     met = cast(dict[str, bool], accumulation.metadata)  # a property, which torch declares as a method
     if __name__ not in met:
         met[__name__] = True
-        arrivals = _KNOWN[leaf]
-        accumulation.register_prehook(lambda gradients: arrivals.collect(leaf, gradients[0]))
+        accumulation.register_prehook(lambda gradients: (arrivals.collect(leaf, gradients[0]),))
+
+
+def _nothing_like(gradient: Tensor) -> Tensor:
+    """Something of the gradient's type and shape without entries; all compressed layouts are one type to torch."""
+    if gradient.layout is torch.strided:
+        return gradient
+    if gradient.layout is torch.sparse_coo:
+        return torch.sparse_coo_tensor(
+            torch.zeros(gradient.sparse_dim(), 0, dtype=torch.int64, device=gradient.device),
+            torch.zeros(0, *gradient.shape[gradient.sparse_dim() :], dtype=gradient.dtype, device=gradient.device),
+            gradient.shape,
+            check_invariants=False,
+        )
+    rows = gradient.shape[gradient.ndim - gradient.dense_dim() - 2]
+    batch = gradient.shape[: gradient.ndim - gradient.dense_dim() - 2]
+    dense = gradient.shape[gradient.ndim - gradient.dense_dim() :]
+    return torch.sparse_csr_tensor(
+        torch.zeros(*batch, rows + 1, dtype=torch.int64, device=gradient.device),
+        torch.zeros(*batch, 0, dtype=torch.int64, device=gradient.device),
+        torch.zeros(*batch, 0, *dense, dtype=gradient.dtype, device=gradient.device),
+        gradient.shape,
+        check_invariants=False,
+    )
 
 
 _KNOWN: MutableMapping[Tensor, Arrivals] = WeakIdKeyDictionary()

@@ -6,13 +6,14 @@ hands it out as COO for layouts that torch cannot add (see `arrivals`), and else
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from gradproof.sparse.arrivals import addable, meet
+from gradproof.sparse.arrivals import Arrivals, addable, meet
 from gradproof.sparse.layouts import require_sparse
 from gradproof.sparse.pattern import Pattern
 from gradproof.sparse.reading import read_at
@@ -29,9 +30,14 @@ def entries(tensor: Tensor) -> Tensor:
     """
     pattern = Pattern.of(require_sparse(tensor, "tensor"))
     result = _read(tensor, pattern)
-    if result.requires_grad and tensor.is_leaf and not addable(tensor):
-        meet(tensor, result, lambda *gradients: _assembled(sum(_read(g, pattern) for g in gradients), pattern))
+    if result.requires_grad and tensor.is_leaf:
+        meet(tensor, result, _sum_at(pattern))
     return result
+
+
+def expect(leaf: Tensor) -> None:
+    """Have gradients of this leaf added up on its pattern, before anything else that looks at them after a backward."""
+    Arrivals.at(leaf, _sum_at(Pattern.of(leaf)))
 
 
 def assemble(pattern: Pattern, values: Tensor) -> Tensor:
@@ -73,17 +79,19 @@ class _Read(Function):
 
     @staticmethod
     def forward(tensor: Tensor, pattern: Pattern) -> Tensor:
-        return read_at(pattern, tensor, on_mismatch="project")
+        return read_at(pattern, tensor, on_mismatch="project").data  # no view of the tensor: steps write to its memory
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         tensor, ctx.pattern = inputs
         ctx.as_coo = not addable(tensor) or tensor.layout is not ctx.pattern.layout
+        ctx.save_for_backward(tensor)
         ctx.set_materialize_grads(False)
 
     @staticmethod
     def backward(ctx: Any, *incoming: Tensor | None) -> tuple[Tensor | None, None]:
         (gradient,) = incoming
+        _ = ctx.saved_tensors  # values are the tensor's memory: torch says here if a step was taken meanwhile
         return None if gradient is None else _assembled(gradient, ctx.pattern, as_coo=ctx.as_coo), None
 
 
@@ -102,6 +110,10 @@ class _Assemble(Function):
     def backward(ctx: Any, *incoming: Tensor | None) -> tuple[Tensor | None, None, None]:
         (gradient,) = incoming
         return None if gradient is None else _read(gradient, ctx.pattern), None, None
+
+
+def _sum_at(pattern: Pattern) -> Callable[..., Tensor]:
+    return lambda *gradients: _assembled(sum(_read(gradient, pattern) for gradient in gradients), pattern)
 
 
 def _read(tensor: Tensor, pattern: Pattern) -> Tensor:

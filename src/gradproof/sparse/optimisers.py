@@ -18,6 +18,7 @@ from torch.optim import Optimizer
 from torch.utils.weak import WeakIdKeyDictionary
 
 from gradproof.errors import InputError
+from gradproof.sparse.entries import expect
 from gradproof.sparse.layouts import is_sparse, require_sparse, stored
 from gradproof.sparse.steps import gradient_of, mark_as_written
 
@@ -122,6 +123,7 @@ def _watch(leaf: Tensor, values: Parameter) -> None:
     """After every backward the values have the leaf's gradient: what looks at gradients between may look at theirs."""
     if leaf in _WATCHED:
         return
+    expect(leaf)
     behind = weakref.ref(values)
 
     def hand_over(leaf: Tensor) -> None:

@@ -20,7 +20,7 @@ from gradproof.errors import InputError
 from gradproof.sparse import sources
 from gradproof.sparse.compression import Compression, in_order
 from gradproof.sparse.coordinates import counted_on, expanded, positions
-from gradproof.sparse.layouts import COMPRESSED_BY_ROWS, TRANSPOSED, indices_of, is_sparse, name_of
+from gradproof.sparse.layouts import COMPRESSED_BY_ROWS, TRANSPOSED, indices_of, name_of, require_sparse
 from gradproof.sparse.sources import Source
 from gradproof.sparse.validation import validate
 
@@ -63,7 +63,7 @@ class Pattern:
         >>> Pattern.of(torch.eye(3).to_sparse_csc())
         Pattern(CSC, shape=[3, 3], entries=3)
         """
-        state = _state_of(tensor) if is_sparse(tensor) else ()
+        state = _state_of(require_sparse(tensor, "tensor"))
         if tensor in _KNOWN:
             known, seen = _KNOWN[tensor]
             if seen == state:
@@ -71,6 +71,12 @@ class Pattern:
         made = cls._made(sources.of_tensor(tensor))
         _KNOWN[tensor] = made, state
         return made
+
+    @staticmethod
+    def kept(tensor: Tensor) -> None:
+        """Say that values of a tensor were written to and indices were not: to torch the two have one version."""
+        if tensor in _KNOWN:
+            _KNOWN[tensor] = _KNOWN[tensor][0], _state_of(tensor)
 
     @classmethod
     def from_mask(

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from gradproof.errors import InputError
 from gradproof.sparse.coordinates import positions
-from gradproof.sparse.layouts import is_sparse, name_of, stored
+from gradproof.sparse.layouts import indices_of, is_sparse, name_of, stored
 from gradproof.sparse.pattern import Pattern
 
 POLICIES = ("error", "project")
@@ -42,9 +42,9 @@ def read_at(pattern: Pattern, gradient: Tensor, *, on_mismatch: str = "error") -
     if not is_sparse(gradient):
         read = gradient.detach()[tuple(pattern.coordinates)]
         return read.reshape(*pattern.values_shape, *gradient.shape[lead:])
+    if _in_this_order(pattern, gradient):
+        return stored(gradient).reshape(*pattern.values_shape, *gradient.shape[lead:])
     if gradient.layout is torch.sparse_coo and not gradient.is_coalesced():
-        if _in_this_order(pattern, gradient):
-            return stored(gradient).reshape(*pattern.values_shape, *gradient.shape[lead:])
         gradient = gradient.detach().coalesce()
     theirs = Pattern.of(gradient)
     if theirs.shape != pattern.shape:
@@ -58,10 +58,12 @@ def read_at(pattern: Pattern, gradient: Tensor, *, on_mismatch: str = "error") -
 
 
 def _in_this_order(pattern: Pattern, gradient: Tensor) -> bool:
-    """Whether a COO gradient was made with this pattern's own coordinates."""
-    indices = gradient._indices()
-    mine = pattern.coordinates
-    return indices.shape == mine.shape and indices.data_ptr() == mine.data_ptr()
+    """Whether a gradient was made with this pattern's own indices, or coordinates: they are the same memory."""
+    mine = pattern.indices if gradient.layout is pattern.layout else (pattern.coordinates,)
+    its = indices_of(gradient)
+    return len(mine) == len(its) and all(
+        one.shape == other.shape and one.data_ptr() == other.data_ptr() for one, other in zip(mine, its, strict=True)
+    )
 
 
 def _elsewhere(pattern: Pattern, theirs: Pattern, values: Tensor, on_mismatch: str) -> Tensor:

@@ -42,6 +42,13 @@ def memory(tensor: Tensor) -> Tensor:
     return stored(tensor) if is_sparse(tensor) else tensor.detach()
 
 
+def write(tensor: Tensor, values: Tensor) -> None:
+    """Put values into a parameter."""
+    memory(tensor).copy_(values)
+    if is_sparse(tensor):
+        Pattern.kept(tensor)
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """One parameter at one time."""

@@ -1,8 +1,8 @@
 """Is one training step what it should be?
 
 Along the step Δ that an optimiser takes, the loss is a function of one number, φ(t) = L(θ + tΔ), and the gradient
-claims its slope: φ'(0) = ⟨g, Δ⟩. The slope is measured from values of the loss with an error bar, and the claim has to lie
-within. That holds for any optimiser, whatever it made of the gradient.
+claims its slope: φ'(0) = ⟨g, Δ⟩. The slope is measured from values of the loss with an error bar, and the claim has to
+lie within. That holds for any optimiser, whatever it made of the gradient.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from torch.optim import Optimizer
 from gradproof.engine.ladder import ROUNDING
 from gradproof.engine.results import Entry, Finding, Verdict
 from gradproof.engine.slopes import RATIO, Noise, Rung, best_slopes, noise_around
+from gradproof.engine.weighing import CLAIM_ACCURACY
 from gradproof.errors import InputError
 from gradproof.frameworks.torch.randomness import HeldGenerators
 from gradproof.sparse.pattern import Pattern
-from gradproof.sparse.snapshots import Snapshot, gradient_values, inner, memory, named
+from gradproof.sparse.snapshots import Snapshot, gradient_values, inner, named, write
 
 EXPONENTS = range(-5, 1)  # from a thousandth of the step, where it is all but straight, to the step itself
+BACKWARD = 64.0  # roundings granted to a gradient entry
 SHOWN = 5  # entries of a finding
 
 
@@ -159,16 +161,22 @@ class _Line:
                     start, delta = self.before[name].values, self.moved[name]
                     there = self.after[name].values if t == 1 else start + t * delta
                     slip += inner(self.gradients[name], there - start) - t * inner(self.gradients[name], delta)
-                    memory(tensor).copy_(there)
+                    write(tensor, there)
                 return self.evaluation() - (0.0 if t == 1 else slip)
             finally:
                 for name, tensor in self.tensors.items():
-                    memory(tensor).copy_(self.after[name].values)
+                    write(tensor, self.after[name].values)
 
     @property
     def predicted(self) -> float:
         """The slope that the gradient claims."""
         return sum(inner(self.gradients[name], delta) for name, delta in self.moved.items())
+
+    @property
+    def rounding(self) -> float:
+        """What the claim may owe to the rounding of each gradient entry in a backward of some length."""
+        sizes = (inner(self.gradients[name].abs(), delta.abs()) for name, delta in self.moved.items())
+        return BACKWARD * self.precision * sum(sizes) + CLAIM_ACCURACY * abs(self.predicted)
 
     @property
     def precision(self) -> float:
@@ -186,7 +194,7 @@ class _Line:
         least = Noise(rounding=unit, grain=unit, tiny=torch.finfo(torch.float64).tiny, slip=0.0)
         middle = torch.tensor([centre], dtype=torch.float64)
         found = best_slopes(torch, middle, rungs, noise_around(middle, rungs, least))
-        return float(found.value), float(found.bar)
+        return float(found.value), float(found.bar) + self.rounding
 
 
 def _report(line: _Line, loss_before: float, findings: list[Finding], loss_after: float) -> StepReport:

@@ -63,3 +63,4 @@ def gradient_of(tensor: Tensor, grad: Tensor | None, *, on_mismatch: str) -> Ten
 def mark_as_written(tensor: Tensor) -> None:
     """Tell autograd that the values are others now, so that a backward through the old ones is an error."""
     torch.autograd.graph.increment_version(tensor)
+    Pattern.kept(tensor)
