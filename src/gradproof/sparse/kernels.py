@@ -29,7 +29,8 @@ def multiply(matrix: Compression, values: Tensor, dense: Tensor) -> Tensor:
         return functional.embedding_bag(
             matrix.places, dense, matrix.starts, mode="sum", per_sample_weights=values, include_last_offset=True
         )
-    return _as_csr(matrix, values) @ dense
+    with torch.autocast(dense.device.type, enabled=False):  # it would ask for a precision that there is no product for
+        return _as_csr(matrix, values) @ dense
 
 
 def sample(matrix: Compression, left: Tensor, right: Tensor) -> Tensor:

@@ -10,23 +10,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from gradproof.engine.ladder import ROUNDING
 from gradproof.engine.results import Entry, Finding, Verdict
-from gradproof.engine.slopes import RATIO, Noise, Rung, best_slopes, noise_around
 from gradproof.engine.weighing import CLAIM_ACCURACY
 from gradproof.errors import InputError
 from gradproof.frameworks.torch.randomness import HeldGenerators
 from gradproof.sparse.pattern import Pattern
 from gradproof.sparse.snapshots import Snapshot, gradient_values, inner, named, write
+from gradproof.sparse.step_slope import Slope, slope_at_start
 
-EXPONENTS = range(-5, 1)  # from a thousandth of the step, where it is all but straight, to the step itself
 BACKWARD = 64.0  # roundings granted to a gradient entry
 SHOWN = 5  # entries of a finding
 
@@ -183,24 +181,16 @@ class _Line:
         """The spacing of numbers near one in the coarsest dtype."""
         return max(torch.finfo(snapshot.values.dtype).eps for snapshot in self.before.values())
 
-    def slope(self, centre: float) -> tuple[float, float]:
-        """The slope at the start, and its bar."""
-        rungs = []
-        for exponent in EXPONENTS:
-            t = RATIO**exponent
-            minus, plus = (torch.tensor([self.value(side)], dtype=torch.float64) for side in (-t, t))
-            rungs.append(Rung(t, minus, plus))
-        unit = ROUNDING * self.precision
-        least = Noise(rounding=unit, grain=unit, tiny=torch.finfo(torch.float64).tiny, slip=0.0)
-        middle = torch.tensor([centre], dtype=torch.float64)
-        found = best_slopes(torch, middle, rungs, noise_around(middle, rungs, least))
-        return float(found.value), float(found.bar) + self.rounding
+    def slope(self, start: float) -> Slope:
+        """The slope at the start, with what the claim may owe to rounding in its bar."""
+        found = slope_at_start(self.value, start=start, precision=self.precision)
+        return replace(found, bar=found.bar + self.rounding)
 
 
 def _report(line: _Line, loss_before: float, findings: list[Finding], loss_after: float) -> StepReport:
     count = sum(int((delta != 0).sum()) for delta in line.moved.values())
     entries = sum(snapshot.values.numel() for snapshot in line.before.values())
-    predicted = slope = bar = math.nan
+    predicted, slope = math.nan, Slope(math.nan, math.nan)
     reason, notes = "", []
     if not findings:
         predicted = line.predicted
@@ -212,11 +202,14 @@ def _report(line: _Line, loss_before: float, findings: list[Finding], loss_after
         elif not math.isfinite(loss_after):
             findings = [Finding(kind="non-finite", message=f"The loss is {loss_after} after the step.")]
         else:
-            slope, bar = line.slope(again)
-            if not math.isfinite(bar):
+            slope = line.slope(again)
+            if not math.isfinite(slope.bar):
                 reason = "The loss shows no slope along the step: it is not finite there, or changes too fast."
-            elif abs(predicted - slope) > bar:
-                findings = [_misprediction(predicted, slope, bar)]
+            elif not slope.contains(predicted):
+                if slope.between(predicted):
+                    reason = "The loss has a kink at the start of the step, and the claim lies between its two slopes."
+                else:
+                    findings = [_misprediction(predicted, slope)]
             if predicted > 0:
                 notes.append("The step leads uphill: the gradient predicts that the loss rises.")
     verdict = Verdict.FAIL if findings else Verdict.INCONCLUSIVE if reason else Verdict.PASS
@@ -228,18 +221,18 @@ def _report(line: _Line, loss_before: float, findings: list[Finding], loss_after
         loss_before=loss_before,
         loss_after=loss_after,
         predicted=predicted,
-        slope=slope,
-        bar=bar,
+        slope=slope.value,
+        bar=slope.bar,
         moved=count,
         entries=entries,
     )
 
 
-def _misprediction(predicted: float, slope: float, bar: float) -> Finding:
+def _misprediction(predicted: float, slope: Slope) -> Finding:
     return Finding(
         kind="prediction",
-        message=f"The gradient predicts a slope of {predicted:.10g} along the step, and the loss has {slope:.10g} ± "
-        f"{bar:.1g}.",
+        message=f"The gradient predicts a slope of {predicted:.10g} along the step, and the loss has "
+        f"{slope.value:.10g} ± {slope.bar:.1g}.",
         advice="Check the gradients of the loss with gradproof.check, at these parameters.",
     )
 
