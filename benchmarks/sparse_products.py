@@ -4,7 +4,8 @@ Each way at each point runs in a process of its own: square matrices with ten ra
 gradients of both sides asked for. The time is the median of steps after the first, by the wall clock, or with
 `--clock cpu` the processor time, which is what to look at on a machine that is busy with other things. The extra memory
 is the peak of the resident memory over all steps, the first included, above what was there before. A way that needs
-more than the limit is shown as "memory". Results are compared with each other before times are.
+more than the limit is shown as "memory". torchsparsegradutils takes part where it is installed (the extra `bench`).
+Results are compared with each other before times are.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -123,8 +125,12 @@ def in_a_process(way: str, layout: str, n: int, k: int, options: argparse.Namesp
     for name in ("threads", "limit", "budget", "clock"):
         command += [f"--{name}", str(getattr(options, name))]
     done = subprocess.run(command, capture_output=True, text=True)
-    lines = done.stdout.strip().splitlines()
-    return json.loads(lines[-1]) if done.returncode == 0 and lines else None
+    if done.returncode == 0:
+        measured: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
+        return measured
+    if "memory" in done.stderr or "Memory" in done.stderr or done.returncode < 0:
+        return None
+    raise RuntimeError(f"{way} on {layout} failed at n = {n}, k = {k}:\n{done.stderr}")
 
 
 def agree(found: list[dict[str, float]]) -> bool:
@@ -140,7 +146,7 @@ def shown(measured: dict[str, float] | None) -> str:
 
 
 def table(layout: str, options: argparse.Namespace) -> bool:
-    ways = WAYS[layout]
+    ways = [way for way in WAYS[layout] if way != "torchsparsegradutils" or find_spec(way)]
     print(f"\n{layout.upper()}: forward + backward, and extra memory")
     print(f"{'n':>9}{'k':>5}" + "".join(f"{way:>21}" for way in ways) + f"{'faster':>9}{'memory':>8}")
     ratios, shares, wrong = [], [], 0
