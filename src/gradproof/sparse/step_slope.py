@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 RATIO = 4.0  # between neighbouring fractions of the step
@@ -18,6 +18,7 @@ VALUES = 4.0  # roundings granted to a value of the loss
 NOISY = 1.25  # times the noise of a slope, for the difference to the slope on the next larger fraction
 USUAL = 0.3  # of the noise granted is what a slope usually shows of it
 WANDER = 1.5  # times the drop from a fraction to the next, for what may be left below
+WITNESS = 2  # rungs below the best one is that which has to confirm it
 KINK = 0.6  # of a bend is left on a quarter of the fraction; of a smooth function a quarter is
 
 
@@ -78,18 +79,23 @@ def _noise(rungs: list[_Rung], start: float, precision: float) -> float:
 
 
 def _best(rungs: list[_Rung], noise: float) -> Slope:
-    best, drift = Slope(math.nan, math.inf), 0.0
+    found, drift = [], 0.0
     drops = [abs(fine.slope - coarse.slope) for fine, coarse in pairwise(rungs)]
     for k, (fine, coarse) in enumerate(pairwise(rungs)):
         # Kinks at random make slopes wander by the root of the fraction, a factor of two a rung. One drop is small by
         # accident now and then; three in a row are not.
         wander = max(drop / 2.0**beyond for beyond, drop in enumerate(drops[k : k + 3]))
+        value = fine.slope + (fine.slope - coarse.slope) / (RATIO**2 - 1)
         bar = drift + WANDER * wander + NOISY * noise / fine.t
-        if bar < best.bar:
-            value = fine.slope + (fine.slope - coarse.slope) / (RATIO**2 - 1)
-            best = Slope(value, bar, _sides(fine, coarse, noise))
+        found.append(Slope(value, bar, _sides(fine, coarse, noise)))
         drift += max(0.0, drops[k] - USUAL * noise / fine.t)
-    return best
+    best = min(range(len(found)), key=lambda k: found[k].bar)
+    return _confirmed(found[best], found[max(0, best - WITNESS)])
+
+
+def _confirmed(best: Slope, finer: Slope) -> Slope:
+    """The best slope, believed as far as one from much smaller fractions goes, which meets fewer kinks."""
+    return replace(best, bar=max(best.bar, abs(best.value - finer.value) + finer.bar))
 
 
 def _sides(fine: _Rung, coarse: _Rung, noise: float) -> tuple[float, float] | None:
