@@ -1,0 +1,207 @@
+"""Sparse × dense, forward and backward, beside torch and torchsparsegradutils: how fast, and in how much memory?
+
+Each way at each point runs in a process of its own: square matrices with ten random entries a row, single precision,
+gradients of both sides asked for. The time is the median of steps after the first, by the wall clock, or with
+`--clock cpu` the processor time, which is what to look at on a machine that is busy with other things. The extra memory
+is the peak of the resident memory over all steps, the first included, above what was there before. A way that needs
+more than the limit is shown as "memory". torchsparsegradutils takes part where it is installed (the extra `bench`).
+Results are compared with each other before times are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+ENTRIES = 10  # a row
+WAYS = {
+    "coo": ("gradproof", "torch.sparse.mm", "torchsparsegradutils"),
+    "csr": ("gradproof", "torch.sparse.mm", "csr @ dense", "torchsparsegradutils"),
+}
+CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
+QUICK = 10**5 * 32  # rows times columns of the dense side
+GOALS = {"coo": 3.0, "csr": 1.5}
+
+
+def product(way: str) -> Callable[[Tensor, Tensor], Tensor]:
+    if way == "gradproof":
+        from gradproof.sparse import matmul
+
+        return matmul
+    if way == "torch.sparse.mm":
+        return torch.sparse.mm
+    if way == "csr @ dense":
+        return torch.matmul
+    from torchsparsegradutils import sparse_mm
+
+    return sparse_mm
+
+
+def matrix(n: int, layout: str) -> Tensor:
+    """Ten entries in every row, at random, none twice."""
+    generator = torch.Generator().manual_seed(n)
+    places = torch.randint(n - ENTRIES + 1, (n, ENTRIES), generator=generator).sort(1).values
+    places += torch.arange(ENTRIES)
+    values = torch.randn(n * ENTRIES, generator=generator)
+    starts = torch.arange(0, n * ENTRIES + 1, ENTRIES)
+    if layout == "csr":
+        return torch.sparse_csr_tensor(starts, places.reshape(-1), values, (n, n), check_invariants=False)
+    rows = torch.arange(n).repeat_interleave(ENTRIES)
+    indices = torch.stack([rows, places.reshape(-1)])
+    del places, rows, starts
+    return torch.sparse_coo_tensor(indices, values, (n, n), check_invariants=False, is_coalesced=True)
+
+
+def memory_in_use(field: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
+
+
+def measure(way: str, layout: str, n: int, k: int, options: argparse.Namespace) -> dict[str, float]:
+    """In this process: seconds of the first step and of later ones, extra bytes, and sums to compare results by."""
+    resource.setrlimit(resource.RLIMIT_AS, (int(options.limit * 2**30),) * 2)
+    torch.set_num_threads(options.threads)
+    clock = CLOCKS[options.clock]
+    multiply = product(way)
+    small = matrix(100, layout).requires_grad_()
+    once = multiply(small, torch.ones(100, k, requires_grad=True))
+    once.backward(torch.ones(100, k))  # what libraries load once is no memory of the product's
+    del once, small
+    sparse = matrix(n, layout).requires_grad_()
+    dense = torch.randn(n, k, generator=torch.Generator().manual_seed(k)).requires_grad_()
+    weights = torch.randn(n, k, generator=torch.Generator().manual_seed(k + 1))
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+    before = memory_in_use("VmRSS")
+    times: list[float] = []
+    began = time.perf_counter()
+    while len(times) < 2 or (time.perf_counter() - began < options.budget and len(times) < 200):
+        sparse.grad = dense.grad = None
+        start = clock()
+        result = multiply(sparse, dense)
+        result.backward(weights)
+        times.append(clock() - start)
+        total = float(result.detach().double().norm())
+        del result
+        if times[-1] > 4 * options.budget:
+            break
+    peak = memory_in_use("VmHWM") - before
+    assert sparse.grad is not None
+    assert dense.grad is not None
+    rows, places = _positions(n)
+    on_pattern = sparse.grad[rows, places] if sparse.grad.layout is torch.strided else _stored(sparse.grad)
+    sums = (total, float(on_pattern.double().norm()), float(dense.grad.double().norm()))
+    return {
+        "first": times[0],
+        "later": statistics.median(times[1:] or times),
+        "memory": peak,
+        "result": sums[0],
+        "sparse": sums[1],
+        "dense": sums[2],
+    }
+
+
+def _positions(n: int) -> tuple[Tensor, Tensor]:
+    sparse = matrix(n, "coo")
+    return sparse.indices()[0], sparse.indices()[1]
+
+
+def _stored(gradient: Tensor) -> Tensor:
+    return gradient.coalesce().values() if gradient.layout is torch.sparse_coo else gradient.values()
+
+
+def in_processes(way: str, layout: str, n: int, k: int, options: argparse.Namespace) -> dict[str, float] | None:
+    """The median of several processes where they are quick: what an allocator keeps differs by a few megabytes."""
+    rounds = options.rounds if n * k <= QUICK else 1
+    found = [in_a_process(way, layout, n, k, options) for _ in range(rounds)]
+    measured = [one for one in found if one is not None]
+    return {name: statistics.median(one[name] for one in measured) for name in measured[0]} if measured else None
+
+
+def in_a_process(way: str, layout: str, n: int, k: int, options: argparse.Namespace) -> dict[str, float] | None:
+    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.sparse_products", "--one", way, layout, str(n), str(k)]
+    for name in ("threads", "limit", "budget", "clock"):
+        command += [f"--{name}", str(getattr(options, name))]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode == 0:
+        measured: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
+        return measured
+    if "memory" in done.stderr or "Memory" in done.stderr or done.returncode < 0:
+        return None
+    raise RuntimeError(f"{way} on {layout} failed at n = {n}, k = {k}:\n{done.stderr}")
+
+
+def agree(found: list[dict[str, float]]) -> bool:
+    return all(
+        math.isclose(one[name], found[0][name], rel_tol=1e-4) for one in found for name in ("result", "sparse", "dense")
+    )
+
+
+def shown(measured: dict[str, float] | None) -> str:
+    if measured is None:
+        return f"{'memory':>12}{'':>9}"
+    return f"{1e3 * measured['later']:>9.1f} ms{measured['memory'] / 2**20:>6.0f} MB"
+
+
+def table(layout: str, options: argparse.Namespace) -> bool:
+    ways = [way for way in WAYS[layout] if way != "torchsparsegradutils" or find_spec(way)]
+    print(f"\n{layout.upper()}: forward + backward, and extra memory")
+    print(f"{'n':>9}{'k':>5}" + "".join(f"{way:>21}" for way in ways) + f"{'faster':>9}{'memory':>8}")
+    ratios, shares, wrong = [], [], 0
+    for n in options.sizes:
+        for k in options.widths:
+            found = {way: in_processes(way, layout, n, k, options) for way in ways}
+            ours, others = found["gradproof"], [found[way] for way in ways[1:] if found[way] is not None]
+            assert ours is not None, f"gradproof failed at n = {n}, k = {k}"
+            peers = [one for one in others if one is not None]
+            wrong += not agree([ours, *peers])
+            line = f"{n:>9,}{k:>5}" + "".join(shown(found[way]) for way in ways)
+            if peers:
+                ratios.append(min(one["later"] for one in peers) / ours["later"])
+                shares.append(ours["memory"] / min(one["memory"] for one in peers))
+                line += f"{ratios[-1]:>8.2f}x{shares[-1]:>8.2f}"
+            print(line, flush=True)
+    goal = GOALS[layout]
+    print(
+        f"against the best at each point: {statistics.median(ratios):.2f}x faster (median; goal {goal}x), "
+        f"{min(ratios):.2f}x at the least, memory at most {max(shares):.2f} of theirs; results that differ: {wrong}"
+    )
+    return statistics.median(ratios) >= goal and min(ratios) >= 1 and max(shares) <= 1 and wrong == 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--one", nargs=4, metavar=("WAY", "LAYOUT", "N", "K"), help="measure one way in this process")
+    parser.add_argument("--layouts", nargs="+", default=["coo", "csr"], choices=list(WAYS))
+    parser.add_argument("--sizes", nargs="+", type=int, default=[10**4, 10**5, 10**6])
+    parser.add_argument("--widths", nargs="+", type=int, default=[8, 32, 128])
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--clock", default="wall", choices=list(CLOCKS))
+    parser.add_argument("--rounds", type=int, default=3, help="processes a way and point, where they are quick")
+    parser.add_argument("--limit", type=float, default=18.0, help="address space of a process, in GiB")
+    parser.add_argument("--budget", type=float, default=3.0, help="seconds of repetitions a way and point")
+    options = parser.parse_args()
+    if options.one:
+        way, layout, n, k = options.one
+        print(json.dumps(measure(way, layout, int(n), int(k), options)))
+        return 0
+    print(
+        f"torch {torch.__version__}, {options.threads} threads, {options.clock} clock, {ENTRIES} entries a row, float32"
+    )
+    met = [table(layout, options) for layout in options.layouts]
+    return 0 if all(met) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

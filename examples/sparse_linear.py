@@ -1,0 +1,49 @@
+"""A sparse linear layer trained with Adam on a sparse input towards a sparse target, each step verified.
+
+Run with `python examples/sparse_linear.py`.
+"""
+
+import torch
+
+from gradproof.sparse import Pattern, SparseLinear, check_step, entries, matmul, sampled_matmul
+
+
+def main() -> list[float]:
+    """Learn the weights behind a sparse target from a sparse input; gives the losses."""
+    torch.manual_seed(0)
+    samples, features, outputs = 200, 50, 10
+    inputs = Pattern.random((samples, features), 0.1)
+    x = inputs.tensor(torch.randn(inputs.entries))
+    truth = SparseLinear(features, outputs, density=0.2, bias=False)
+    observed = Pattern.random((samples, outputs), 0.3)
+    with torch.no_grad():
+        dense_truth = truth.to_linear().weight
+        target = entries(sampled_matmul(observed.tensor(torch.zeros(observed.entries)), x.to_dense(), dense_truth.mT))
+
+    layer = SparseLinear(features, outputs, pattern=truth.pattern, bias=False)
+    adam = torch.optim.Adam(layer.parameters(), lr=0.05)
+
+    def loss() -> torch.Tensor:
+        # x W': sparse times sparse, by way of W' as columns, which is small; read where the target is observed.
+        weights = torch.zeros(outputs, features).index_put(tuple(layer.pattern.coordinates), layer.values)
+        predicted = matmul(x, weights.mT)
+        return (predicted[tuple(observed.coordinates)] - target).square().mean()
+
+    losses = []
+    for step in range(60):
+        if step % 20 == 0:
+            report = check_step(adam, loss, layer)
+            assert report.passed, report
+            losses.append(report.loss_before)
+            continue
+        adam.zero_grad()
+        value = loss()
+        value.backward()
+        adam.step()
+        losses.append(float(value.detach()))
+    print(f"loss {losses[0]:.4f} -> {losses[-1]:.6f} with {layer.values.numel()} of {features * outputs} weights")
+    return losses
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""A gradient, sparse or dense, read at the entries of a pattern."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gradproof.errors import InputError
+from gradproof.sparse.coordinates import positions
+from gradproof.sparse.layouts import indices_of, is_sparse, name_of, stored
+from gradproof.sparse.pattern import Pattern
+
+POLICIES = ("error", "project")
+
+
+def require_policy(on_mismatch: str) -> None:
+    """Raise unless it is known what to do with entries that the pattern does not store."""
+    if on_mismatch not in POLICIES:
+        raise InputError(f"on_mismatch={on_mismatch!r} is not known. Choose one of {', '.join(POLICIES)}.")
+
+
+def read_at(pattern: Pattern, gradient: Tensor, *, on_mismatch: str = "error") -> Tensor:
+    """The gradient's values at the pattern's entries, in its order of storage.
+
+    A strided gradient is read where entries are stored. A sparse one has to store the same positions, or, with
+    `on_mismatch="project"`, is read as zero where it stores nothing, and what it stores elsewhere is left out. Where
+    the order of storage is the same, the result is the gradient's own memory.
+
+    >>> import torch
+    >>> pattern = Pattern.from_mask(torch.eye(2, dtype=torch.bool))
+    >>> read_at(pattern, torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([1., 4.])
+    """
+    require_policy(on_mismatch)
+    lead = len(pattern.shape)
+    if tuple(gradient.shape[:lead]) != pattern.shape:
+        raise InputError(
+            f"The gradient has shape {list(gradient.shape)} and the pattern {list(pattern.shape)}: a gradient has the "
+            "shape of what it belongs to."
+        )
+    pattern.require_device(gradient, "The gradient's entries")
+    if not is_sparse(gradient):
+        read = gradient.detach()[tuple(pattern.coordinates)]
+        return read.reshape(*pattern.values_shape, *gradient.shape[lead:])
+    if _in_this_order(pattern, gradient):
+        return stored(gradient).reshape(*pattern.values_shape, *gradient.shape[lead:])
+    if gradient.layout is torch.sparse_coo and not gradient.is_coalesced():
+        gradient = gradient.detach().coalesce()
+    theirs = Pattern.of(gradient)
+    if theirs.shape != pattern.shape:
+        raise InputError(
+            f"The gradient is a {name_of(gradient.layout)} tensor with {gradient.dense_dim()} dense dimensions, and "
+            f"the pattern's positions are {list(pattern.shape)}: their sparse dimensions have to be the same."
+        )
+    if theirs == pattern:
+        return stored(gradient)
+    return _elsewhere(pattern, theirs, stored(gradient), on_mismatch)
+
+
+def _in_this_order(pattern: Pattern, gradient: Tensor) -> bool:
+    """Whether a gradient was made with this pattern's own indices, or coordinates: they are the same memory."""
+    mine = pattern.indices if gradient.layout is pattern.layout else (pattern.coordinates,)
+    its = indices_of(gradient)
+    return len(mine) == len(its) and all(
+        one.shape == other.shape and one.data_ptr() == other.data_ptr() for one, other in zip(mine, its, strict=True)
+    )
+
+
+def _elsewhere(pattern: Pattern, theirs: Pattern, values: Tensor, on_mismatch: str) -> Tensor:
+    """Values of another pattern, looked up position by position."""
+    dense = values.shape[len(theirs.values_shape) :]
+    flat = values.reshape(theirs.entries, *dense)
+    wanted = positions(pattern.coordinates, pattern.shape)
+    given, order = positions(theirs.coordinates, theirs.shape).sort()
+    slot = torch.searchsorted(given, wanted).clamp_(max=max(0, given.numel() - 1))
+    found = given[slot] == wanted if given.numel() else torch.zeros_like(wanted, dtype=torch.bool)
+    if on_mismatch == "error" and (not bool(found.all()) or given.numel() != wanted.numel()):
+        extra = given.numel() - int(found.sum())
+        raise InputError(
+            f"The gradient's pattern is another: it lacks {int((~found).sum())} of the {wanted.numel()} stored entries "
+            f"and stores {extra} that the tensor does not. With on_mismatch='project' the gradient is read as zero "
+            "where it lacks entries, and the others are left out."
+        )
+    result = flat.new_zeros(wanted.numel(), *dense)
+    result[found] = flat[order[slot[found]]]
+    return result.reshape(*pattern.values_shape, *dense)
