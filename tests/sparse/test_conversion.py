@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from gradproof import check
 from gradproof.errors import InputError
-from gradproof.sparse import convert, mask, repack, unpack
+from gradproof.sparse import Pattern, convert, mask, repack, unpack
 
 LAYOUTS = {
     "COO": torch.sparse_coo,
@@ -103,6 +103,16 @@ def test_gradients_of_masking_are_right(layout, source, order):
     report = check(lambda tensor: mask(tensor, pattern), tensor.requires_grad_(), masked=False, order=order)
 
     assert report.passed, report
+
+
+@every_layout
+def test_a_pattern_masks_as_the_tensor_that_it_is_of_does(layout):
+    tensor = sparse(layout, 4, 6, seed=1)
+
+    masked = mask(dense(4, 6, density=0.7), Pattern.of(tensor))
+
+    assert masked.layout == layout
+    assert torch.equal(masked.to_dense(), mask(dense(4, 6, density=0.7), tensor).to_dense())
 
 
 def test_an_empty_pattern_masks_everything():

@@ -208,6 +208,7 @@ class _Column:
         claimed = predicted(subject, self.piece, unit) / self.step
         numerical = float(self.estimates.value[output]) / self.step
         bar = float(self.estimates.bar[output]) / abs(self.step)
+        bar += CLAIM_ROUNDING * subject.gradient_precision * abs(numerical)  # no slope is known better than its digits
         if not abs(claimed - numerical) > bar:
             return None
         place = subject.inputs.locate(self.coordinate)

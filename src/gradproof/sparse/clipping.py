@@ -9,7 +9,8 @@ from torch import Tensor
 from torch.nn.utils import get_total_norm
 
 from gradproof.errors import InputError
-from gradproof.sparse.layouts import is_sparse, stored
+from gradproof.frameworks.torch.layouts import stored_values
+from gradproof.frameworks.torch.makeup import is_sparse
 
 SPARE = 1e-6  # torch's own, so that results are the same to the bit
 
@@ -67,5 +68,5 @@ def _stored_gradients(parameters: list[Tensor]) -> list[Tensor]:
             continue
         if parameter.grad.layout is torch.sparse_coo and not parameter.grad.is_coalesced():
             parameter.grad = parameter.grad.coalesce()
-        found.append(stored(parameter.grad) if is_sparse(parameter.grad) else parameter.grad.detach())
+        found.append(stored_values(parameter.grad) if is_sparse(parameter.grad) else parameter.grad.detach())
     return found

@@ -32,6 +32,7 @@ from gradproof.frameworks.torch.layouts import (
     zeros_on,
 )
 from gradproof.frameworks.torch.patterns import Cells, entry_keys
+from gradproof.sparse.pattern import Pattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +77,15 @@ def repack(values: Tensor, form: Form) -> Tensor:
     return _put(values, form.template)
 
 
-def mask(tensor: Tensor, pattern: Tensor) -> Tensor:
-    """The entries of a tensor, of any layout, where a sparse pattern stores some; in the pattern's layout.
+def mask(tensor: Tensor, pattern: Tensor | Pattern) -> Tensor:
+    """The entries of a tensor, of any layout, where a pattern or a sparse tensor stores some; in the layout of that.
 
     >>> import torch
     >>> mask(torch.arange(9.0).reshape(3, 3), torch.eye(3).to_sparse_csr()).values()
     tensor([0., 4., 8.])
     """
+    if isinstance(pattern, Pattern):
+        pattern = pattern.tensor(torch.zeros(pattern.values_shape, dtype=tensor.dtype, device=pattern.device))
     _refuse_strided(pattern, "mask", "pattern")
     if tensor.shape != pattern.shape:
         raise InputError(

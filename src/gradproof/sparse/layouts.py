@@ -1,4 +1,4 @@
-"""The five sparse layouts of torch, told apart in one place."""
+"""What layouts mean for training: which is the transpose of which, and which tensors have distinct entries."""
 
 from __future__ import annotations
 
@@ -8,11 +8,8 @@ import torch
 from torch import Tensor
 
 from gradproof.errors import InputError
+from gradproof.frameworks.torch.makeup import is_sparse
 
-COMPRESSED_BY_ROWS = (torch.sparse_csr, torch.sparse_bsr)
-COMPRESSED_BY_COLUMNS = (torch.sparse_csc, torch.sparse_bsc)
-BLOCKED = (torch.sparse_bsr, torch.sparse_bsc)
-LAYOUTS = (torch.sparse_coo, *COMPRESSED_BY_ROWS, *COMPRESSED_BY_COLUMNS)
 TRANSPOSED = {
     torch.sparse_coo: torch.sparse_coo,
     torch.sparse_csr: torch.sparse_csc,
@@ -20,35 +17,6 @@ TRANSPOSED = {
     torch.sparse_bsr: torch.sparse_bsc,
     torch.sparse_bsc: torch.sparse_bsr,
 }
-
-
-def name_of(layout: torch.layout) -> str:
-    """A layout as people say it: COO, CSR, CSC, BSR, BSC, strided.
-
-    >>> name_of(torch.sparse_csr)
-    'CSR'
-    """
-    return str(layout).removeprefix("torch.sparse_").upper() if layout in LAYOUTS else "strided"
-
-
-def is_sparse(tensor: Tensor) -> bool:
-    """Whether a tensor has one of the five layouts."""
-    return tensor.layout in LAYOUTS
-
-
-def indices_of(tensor: Tensor) -> tuple[Tensor, ...]:
-    """The index tensors: of COO one, of the others the compressed and the plain one."""
-    if tensor.layout is torch.sparse_coo:
-        return (tensor._indices(),)
-    if tensor.layout in COMPRESSED_BY_ROWS:
-        return tensor.crow_indices(), tensor.col_indices()
-    return tensor.ccol_indices(), tensor.row_indices()
-
-
-def stored(tensor: Tensor) -> Tensor:
-    """The stored values: the tensor's own memory, without a history. Writing to them writes to the tensor."""
-    plain = tensor.detach()
-    return plain._values() if plain.layout is torch.sparse_coo else plain.values()
 
 
 def require_sparse(tensor: object, what: str) -> Tensor:

@@ -18,8 +18,10 @@ from torch.optim import Optimizer
 from torch.utils.weak import WeakIdKeyDictionary
 
 from gradproof.errors import InputError
+from gradproof.frameworks.torch.layouts import stored_values
+from gradproof.frameworks.torch.makeup import is_sparse
 from gradproof.sparse.entries import expect
-from gradproof.sparse.layouts import is_sparse, require_sparse, stored
+from gradproof.sparse.layouts import require_sparse
 from gradproof.sparse.steps import gradient_of, mark_as_written
 
 
@@ -66,7 +68,7 @@ def values_parameter(leaf: Tensor) -> Parameter:
             f"A sparse tensor of shape {list(leaf.shape)} is no leaf that requires grad, so that it has no gradient to "
             "step along. Pass tensor.detach().requires_grad_()."
         )
-    values = stored(leaf)
+    values = stored_values(leaf)
     known: Parameter | None = _VALUES.get(leaf, None)
     if known is None or known.data_ptr() != values.data_ptr():
         known = Parameter(values)
@@ -98,7 +100,7 @@ class _StoredEntries:
             if set_to_none:
                 leaf.grad = None
             elif leaf.grad is not None:
-                (stored(leaf.grad) if is_sparse(leaf.grad) else leaf.grad).zero_()
+                (stored_values(leaf.grad) if is_sparse(leaf.grad) else leaf.grad).zero_()
             values.grad = None
         super().zero_grad(set_to_none)  # type: ignore[misc]  # likewise
 

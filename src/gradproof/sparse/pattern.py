@@ -17,10 +17,11 @@ from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 from gradproof.errors import InputError
+from gradproof.frameworks.torch.layouts import BY_ROW, index_tensors, name_of
 from gradproof.sparse import sources
 from gradproof.sparse.compression import Compression, in_order
 from gradproof.sparse.coordinates import counted_on, expanded, positions
-from gradproof.sparse.layouts import COMPRESSED_BY_ROWS, TRANSPOSED, indices_of, name_of, require_sparse
+from gradproof.sparse.layouts import TRANSPOSED, require_sparse
 from gradproof.sparse.sources import Source
 from gradproof.sparse.validation import validate
 
@@ -214,7 +215,7 @@ class Pattern:
         """The index of every entry, one row for each dimension of `shape`, in the order of storage."""
         if self.layout is torch.sparse_coo:
             return self.indices[0].long()
-        by_rows = self.layout in COMPRESSED_BY_ROWS
+        by_rows = self.layout in BY_ROW
         starts, places = self.indices
         return expanded(starts, places, self.batch, self.blocksize, by_rows=by_rows)
 
@@ -356,7 +357,7 @@ _KNOWN: MutableMapping[Tensor, tuple[Pattern, tuple[Any, ...]]] = WeakIdKeyDicti
 
 def _state_of(tensor: Tensor) -> tuple[Any, ...]:
     """What tells that a tensor's indices are still those that were looked at, without reading them."""
-    return tuple((index.data_ptr(), index.shape, index._version) for index in indices_of(tensor))
+    return tuple((index.data_ptr(), index.shape, index._version) for index in index_tensors(tensor))
 
 
 def _same(mine: Tensor, its: Tensor) -> bool:

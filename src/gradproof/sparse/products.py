@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from gradproof.errors import InputError
+from gradproof.frameworks.torch.makeup import is_sparse
 from gradproof.sparse import bilinear
 from gradproof.sparse.entries import assemble, entries
-from gradproof.sparse.layouts import is_sparse, require_sparse
+from gradproof.sparse.layouts import require_sparse
 from gradproof.sparse.pattern import Pattern
 
 Sparse = Tensor | tuple[Pattern, Tensor]

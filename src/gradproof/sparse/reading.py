@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from gradproof.errors import InputError
+from gradproof.frameworks.torch.layouts import index_tensors, name_of, stored_values
+from gradproof.frameworks.torch.makeup import is_sparse
 from gradproof.sparse.coordinates import positions
-from gradproof.sparse.layouts import indices_of, is_sparse, name_of, stored
 from gradproof.sparse.pattern import Pattern
 
 POLICIES = ("error", "project")
@@ -43,7 +44,7 @@ def read_at(pattern: Pattern, gradient: Tensor, *, on_mismatch: str = "error") -
         read = gradient.detach()[tuple(pattern.coordinates)]
         return read.reshape(*pattern.values_shape, *gradient.shape[lead:])
     if _in_this_order(pattern, gradient):
-        return stored(gradient).reshape(*pattern.values_shape, *gradient.shape[lead:])
+        return stored_values(gradient).reshape(*pattern.values_shape, *gradient.shape[lead:])
     if gradient.layout is torch.sparse_coo and not gradient.is_coalesced():
         gradient = gradient.detach().coalesce()
     theirs = Pattern.of(gradient)
@@ -53,14 +54,14 @@ def read_at(pattern: Pattern, gradient: Tensor, *, on_mismatch: str = "error") -
             f"the pattern's positions are {list(pattern.shape)}: their sparse dimensions have to be the same."
         )
     if theirs == pattern:
-        return stored(gradient)
-    return _elsewhere(pattern, theirs, stored(gradient), on_mismatch)
+        return stored_values(gradient)
+    return _elsewhere(pattern, theirs, stored_values(gradient), on_mismatch)
 
 
 def _in_this_order(pattern: Pattern, gradient: Tensor) -> bool:
     """Whether a gradient was made with this pattern's own indices, or coordinates: they are the same memory."""
     mine = pattern.indices if gradient.layout is pattern.layout else (pattern.coordinates,)
-    its = indices_of(gradient)
+    its = index_tensors(gradient)
     return len(mine) == len(its) and all(
         one.shape == other.shape and one.data_ptr() == other.data_ptr() for one, other in zip(mine, its, strict=True)
     )

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from gradproof.errors import InputError
-from gradproof.sparse.layouts import indices_of, is_sparse, require_sparse, stored
+from gradproof.frameworks.torch.layouts import index_tensors, stored_values
+from gradproof.frameworks.torch.makeup import is_sparse
+from gradproof.sparse.layouts import require_sparse
 from gradproof.sparse.pattern import Pattern
 from gradproof.sparse.reading import read_at
 
@@ -39,7 +41,7 @@ def named(parameters: Any) -> dict[str, Tensor]:
 
 def memory(tensor: Tensor) -> Tensor:
     """The memory that a step writes to."""
-    return stored(tensor) if is_sparse(tensor) else tensor.detach()
+    return stored_values(tensor) if is_sparse(tensor) else tensor.detach()
 
 
 def write(tensor: Tensor, values: Tensor) -> None:
@@ -61,7 +63,7 @@ class Snapshot:
     @classmethod
     def of(cls, tensor: Tensor) -> Snapshot:
         """A copy that does not change with the parameter."""
-        indices = indices_of(tensor) if is_sparse(tensor) else ()
+        indices = index_tensors(tensor) if is_sparse(tensor) else ()
         return cls(memory(tensor).clone(), tuple(index.clone() for index in indices), tensor.layout, tensor.shape)
 
     def same_pattern(self, other: Snapshot) -> bool:

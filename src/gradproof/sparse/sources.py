@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from gradproof.errors import InputError
-from gradproof.sparse.layouts import BLOCKED, LAYOUTS, indices_of, name_of, require_sparse, stored
+from gradproof.frameworks.torch.layouts import BLOCKED, SPARSE, index_tensors, name_of, stored_values
+from gradproof.sparse.layouts import require_sparse
 
 CROWDED = 0.25  # the density from which positions are drawn by shuffling them all
 SCIPY_LAYOUTS = {
@@ -34,10 +35,10 @@ class Source:
 def of_tensor(tensor: Tensor) -> Source:
     """The stored positions of a sparse tensor; its indices are shared, not copied."""
     require_sparse(tensor, "tensor")
-    values = stored(tensor)
+    values = stored_values(tensor)
     if tensor.layout is torch.sparse_coo:
-        return Source(tensor.layout, tuple(tensor.shape[: tensor.sparse_dim()]), indices_of(tensor))
-    indices = indices_of(tensor)
+        return Source(tensor.layout, tuple(tensor.shape[: tensor.sparse_dim()]), index_tensors(tensor))
+    indices = index_tensors(tensor)
     batch = indices[0].ndim - 1
     blocksize = None
     if tensor.layout in BLOCKED:
@@ -49,8 +50,8 @@ def of_mask(mask: Tensor, layout: torch.layout, blocksize: tuple[int, int] | Non
     """The positions at which a mask is true; of a blocked layout the blocks in which it is anywhere."""
     if mask.dtype is not torch.bool:
         raise InputError(f"The mask has dtype {mask.dtype}: it says yes or no. Pass mask != 0.")
-    if layout not in LAYOUTS:
-        raise InputError(f"{layout} is no sparse layout. Pass one of {', '.join(map(str, LAYOUTS))}.")
+    if layout not in SPARSE:
+        raise InputError(f"{layout} is no sparse layout. Pass one of {', '.join(map(str, SPARSE))}.")
     if (layout in BLOCKED) != (blocksize is not None):
         raise InputError(
             f"{name_of(layout)} with blocksize={blocksize}: blocked layouts need one, the others have none."

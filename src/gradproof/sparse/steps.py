@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from gradproof.errors import InputError
-from gradproof.sparse.layouts import require_sparse, stored
+from gradproof.frameworks.torch.layouts import stored_values
+from gradproof.sparse.layouts import require_sparse
 from gradproof.sparse.pattern import Pattern
 from gradproof.sparse.reading import read_at, require_policy
 
@@ -36,7 +37,7 @@ def apply_gradient_(tensor: Tensor, grad: Tensor | None, lr: float, *, on_mismat
     if not math.isfinite(lr):
         raise InputError(f"The learning rate is {lr}: a step has a finite length.")
     change = gradient_of(tensor, grad, on_mismatch=on_mismatch)
-    stored(tensor).sub_(change, alpha=lr)
+    stored_values(tensor).sub_(change, alpha=lr)
     mark_as_written(tensor)
     return tensor
 

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from gradproof.errors import InputError
+from gradproof.frameworks.torch.layouts import BLOCKED, BY_ROW, name_of
 from gradproof.sparse.coordinates import positions, unravelled
-from gradproof.sparse.layouts import BLOCKED, COMPRESSED_BY_ROWS, name_of
 
 INDEX_DTYPES = (torch.int32, torch.int64)
 
@@ -51,7 +51,7 @@ def _validate_compressed(
     layout: torch.layout, shape: tuple[int, ...], indices: tuple[Tensor, ...], blocksize: tuple[int, int] | None
 ) -> None:
     starts, places = indices
-    by_rows = layout in COMPRESSED_BY_ROWS
+    by_rows = layout in BY_ROW
     across, along = ("row", "column") if by_rows else ("column", "row")
     blocks = blocksize or (1, 1)
     if layout in BLOCKED and (blocksize is None or shape[-2] % blocks[0] or shape[-1] % blocks[1]):

@@ -83,11 +83,11 @@ def _made_anew(subject: TorchSubject) -> tuple[list[Tensor], list[Tensor], tuple
 
     That happens unseen by autograd, and the numbers say whether it matters.
     """
-    copies: dict[int, Tensor] = {}
+    copies: dict[tuple[Any, ...], Tensor] = {}
 
     def pack(tensor: Tensor) -> Tensor:
         if tensor.layout == torch.strided and 0 < tensor.numel() < LARGE:
-            copies.setdefault(tensor.data_ptr(), tensor.detach().clone())
+            copies.setdefault(_view(tensor), tensor.detach().clone())
         return tensor
 
     leaves = [replica(point).requires_grad_() for point in subject.points]
@@ -102,7 +102,12 @@ def _made_anew(subject: TorchSubject) -> tuple[list[Tensor], list[Tensor], tuple
         f"What {function_name(node)} saved for its backward is overwritten afterwards, unseen by autograd (through "
         ".data, NumPy or a kernel of its own)."
         for node, tensor in saved_by(custom_nodes(results))
-        if (copy := copies.get(tensor.data_ptr())) is not None
+        if (copy := copies.get(_view(tensor))) is not None
         if copy.shape == tensor.shape and not same_numbers(copy, tensor)
     ]
     return leaves, results, tuple(overwritten[:1])
+
+
+def _view(tensor: Tensor) -> tuple[Any, ...]:
+    """Which numbers of which memory a tensor shows, and whether as they are."""
+    return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.is_conj(), tensor.is_neg()
