@@ -31,7 +31,7 @@ format: $(READY)  ## put the code into its form
 	$(BIN)/ruff check --fix .
 
 bench: $(READY)  ## every table in benchmarks/, side by side with torch's own checks
-	for table in false_alarms detection float32 scale cost full orders import_time; do $(BIN)/python -m benchmarks.$$table || exit 1; done
+	for table in false_alarms detection float32 scale cost full orders sparse_database sparse_scale import_time; do $(BIN)/python -m benchmarks.$$table || exit 1; done
 
 clean:
 	rm -rf $(VENV)
