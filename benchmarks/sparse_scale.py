@@ -39,6 +39,7 @@ SELF = Path("/proc/self")
 LIMIT = 8 << 30
 SECONDS, PEER_SECONDS = 600, 120
 ALLOCATION = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20), "OMP_NUM_THREADS": "1"}  # see above
+VISIBLE = 0.2  # seconds
 MEMORY, GROWTH = 6.0, 1.2
 OWN = ("gradproof", "gradproof, no contracts")
 PEERS = ("torch fast", "torch slow", "torch as_sparse")
@@ -83,11 +84,8 @@ def measured(case: Case, repetitions: int) -> Measured:
         nonlocal said, evaluations, pullbacks
         said, evaluations, pullbacks = run(case, matrix)
 
-    began = time.process_time()
     memory = peak(first)
-    spent = [time.process_time() - began]
-    for _ in range(repetitions - 1):
-        spent.append(timed(lambda: run(case, matrix)))
+    spent = [timed(lambda: run(case, matrix)) for _ in range(repetitions)]
     size = bytes_of(matrix)
     own = own_seconds(case, matrix, evaluations, pullbacks)
     return Measured(said, min(spent), own, memory / size, own_memory / size)
@@ -141,9 +139,14 @@ def own_seconds(case: Case, matrix: Tensor, evaluations: int, pullbacks: int) ->
 
 
 def timed(call: Callable[[], object]) -> float:
-    began = time.process_time()
-    call()
-    return time.process_time() - began
+    """Processor time of one call, the mean of as many as it takes to see some on a coarse clock."""
+    began, calls = time.process_time(), 0
+    while True:
+        call()
+        calls += 1
+        spent = time.process_time() - began
+        if spent >= VISIBLE:
+            return spent / calls
 
 
 def peak(call: Callable[[], object]) -> int:
