@@ -15,6 +15,7 @@ from torch.masked import MaskedTensor, masked_tensor
 from gradproof.frameworks.torch.layouts import SPARSE, index_tensors, stored_values, with_values
 
 LARGE = 1 << 16  # entries from which on indices may be shared between copies of our own
+PIECE = 1 << 18  # numbers of a large tensor looked at together
 SURROUNDINGS = 1 << 16  # entries of a view's base that are copied along with it
 
 
@@ -104,6 +105,51 @@ def same_numbers(before: Tensor, after: Tensor) -> bool:
         return all(same_numbers(one, other) for one, other in zip(components(before), components(after), strict=True))
     before, after = as_real(before.detach()), as_real(after.detach())
     return torch.equal(before, after) or bool(((before == after) | ((before != before) & (after != after))).all())
+
+
+class Snapshot:
+    """A tensor as it is now, to be compared with it later: a copy of a small component, two sums over a large one.
+
+    >>> tensor = torch.zeros(100_000)
+    >>> seen = Snapshot(tensor)
+    >>> seen.is_of(tensor), seen.is_of(tensor.index_fill(0, torch.tensor(7), 1e-30))
+    (True, False)
+    """
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._seen = [_essence(component) for component in components(tensor)]
+
+    def is_of(self, tensor: Tensor) -> bool:
+        """Whether a tensor is what it was."""
+        parts = components(tensor)
+        return len(parts) == len(self._seen) and all(map(_still, self._seen, parts))
+
+
+def _essence(component: Tensor) -> Tensor | tuple[torch.Size, int, int]:
+    if component.numel() < LARGE:
+        return replica(component)
+    bits = _bits(component)
+    plain = weighted = 0
+    for start in range(0, len(bits), PIECE):
+        piece = bits[start : start + PIECE].long()
+        plain += int(piece.sum())
+        weighted += int((piece * torch.arange(start + 1, start + 1 + len(piece), device=piece.device)).sum())
+    return component.shape, plain, weighted
+
+
+def _still(before: Tensor | tuple[torch.Size, int, int], component: Tensor) -> bool:
+    if isinstance(before, Tensor):
+        return same_numbers(before, component)
+    return component.numel() >= LARGE and _essence(component) == before
+
+
+def _bits(component: Tensor) -> Tensor:
+    """The numbers as whole numbers of the same bits, in a row."""
+    flat = as_real(component).reshape(-1)
+    return flat.view(_WHOLE[flat.element_size()]) if flat.is_floating_point() else flat
+
+
+_WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def fills_its_storage(tensor: Tensor) -> bool:

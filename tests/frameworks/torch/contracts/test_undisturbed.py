@@ -29,6 +29,21 @@ def test_a_write_that_autograd_does_not_see_breaks_it(asked, point, ruled):
     assert "incoming gradient" in finding.message
 
 
+def test_one_number_of_a_hundred_thousand_that_is_written_to_breaks_it(asked, point, ruled):
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        x.data[77_777] += 1e-12
+        return 2 * g
+
+    (finding,) = asked("undisturbed", ruled(doubled, backward), point(100_000))
+
+    assert "inputs[0]" in finding.message or "saved" in finding.message
+
+
+def test_large_inputs_that_are_only_read_keep_it(asked, point, ruled):
+    assert asked("undisturbed", ruled(doubled, lambda ctx, g: 2 * g), point(100_000)) == []
+
+
 def test_a_write_to_the_incoming_gradient_in_the_midst_of_others_breaks_it(asked, point, ruled):
     inner = ruled(doubled, lambda ctx, g: g.mul_(2))
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from gradproof.frameworks.torch.calling import LARGE
 from gradproof.frameworks.torch.contracts.asking import custom_nodes, function_name, gradients, saved_by
 from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken
-from gradproof.frameworks.torch.makeup import replica, same_numbers
+from gradproof.frameworks.torch.makeup import Snapshot, refilled, same_numbers
 from gradproof.frameworks.torch.subject import TorchSubject
 
 ADVICE = "Others still read it: compute out of place, or clone it first."
@@ -20,16 +20,16 @@ class Watch:
     """Tensors as they were, each with the words for it."""
 
     def __init__(self) -> None:
-        self._seen: list[tuple[str, Tensor, int, Tensor]] = []
+        self._seen: list[tuple[str, Tensor, int, Snapshot]] = []
 
     def add(self, words: str, tensor: Tensor) -> None:
         """Remember a tensor as it is now."""
-        self._seen.append((words, tensor, tensor._version, replica(tensor)))
+        self._seen.append((words, tensor, tensor._version, Snapshot(tensor)))
 
     def disturbed(self) -> str | None:
         """The words for the first tensor that is not what it was."""
-        for words, tensor, version, copy in self._seen:
-            if tensor._version != version or not same_numbers(copy, tensor):
+        for words, tensor, version, seen in self._seen:
+            if tensor._version != version or not seen.is_of(tensor):
                 return words
         return None
 
@@ -90,7 +90,7 @@ def _made_anew(subject: TorchSubject) -> tuple[list[Tensor], list[Tensor], tuple
             copies.setdefault(_view(tensor), tensor.detach().clone())
         return tensor
 
-    leaves = [replica(point).requires_grad_() for point in subject.points]
+    leaves = [refilled(point).requires_grad_() for point in subject.points]
     try:
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
             results = subject.caller.results(subject.caller.differentiably(leaves))
