@@ -160,8 +160,9 @@ class Examination:
 
     def _held_to_contracts(self, subject: TorchSubject, mode: str, found: Judgement) -> Judgement:
         """The judgement, with the contracts of this mode that are broken."""
-        wanted = CONTRACTS if self.options.contracts is None else self.options.contracts
-        chosen = [CONTRACTS[name] for name in wanted if CONTRACTS[name].mode == mode]
+        asked = self.options.contracts
+        wanted = [CONTRACTS[name] for name in (CONTRACTS if asked is None else asked)]
+        chosen = [each for each in wanted if each.mode == mode and (asked is not None or each.is_usual(subject))]
         if not chosen or not subject.inputs.size or not subject.outputs.size or _unanswered(found):
             return found
         subject.forget()

@@ -25,7 +25,7 @@ CONTRACTS = {
         Contract(name="undisturbed", mode="reverse", holds=undisturbed),
         Contract(name="contiguity", mode="reverse", holds=excusing_torch(contiguity)),
         Contract(name="detached", mode="reverse", holds=detached),
-        Contract(name="batched", mode="reverse", holds=excusing_torch(batched)),
+        Contract(name="batched", mode="reverse", holds=excusing_torch(batched), spreads=True),
         Contract(name="undefined-forward", mode="forward", holds=excusing_torch(undefined_forward)),
         Contract(name="batched-forward", mode="forward", holds=excusing_torch(batched_forward)),
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from gradproof.engine.results import Finding
+from gradproof.frameworks.torch.calling import LARGE
 from gradproof.frameworks.torch.subject import TorchSubject
 
 
@@ -41,11 +42,19 @@ KEPT = Outcome()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contract:
-    """A law that a derivative obeys whatever its values, and the mode of the derivatives that it is about."""
+    """A law that a derivative obeys whatever its values, and the mode of the derivatives that it is about.
+
+    `spreads` says that asking takes several times the memory of a sparse tensor: of a large one it has to be asked for.
+    """
 
     name: str
     mode: str
     holds: Callable[[TorchSubject, Terms], Outcome]
+    spreads: bool = False
+
+    def is_usual(self, subject: TorchSubject) -> bool:
+        """Whether it is asked without being asked for."""
+        return not self.spreads or subject.inputs.plain or subject.inputs.size < LARGE
 
 
 def broken(name: str, message: str, *, advice: str, argument: str | None = None) -> Outcome:
