@@ -140,13 +140,27 @@ def test_every_layout_becomes_every_other(layout, target):
 
 
 @every_layout
+@both_semantics
 @pytest.mark.parametrize("target", LAYOUTS)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
-def test_gradients_of_conversion_are_right(layout, target, dtype):
+def test_gradients_of_conversion_are_right(layout, target, dtype, masked):
     tensor = sparse(layout, 4, 6, dtype=dtype).requires_grad_()
     wanted = LAYOUTS[target]
 
-    report = check(lambda tensor: convert(tensor, wanted, blocksize=BLOCKS.get(wanted)), tensor, masked=True)
+    report = check(lambda tensor: convert(tensor, wanted, blocksize=BLOCKS.get(wanted)), tensor, masked=masked)
+
+    assert report.passed, report
+
+
+@every_layout
+def test_second_derivatives_through_conversion_are_right(layout):
+    tensor = sparse(layout, 4, 6).requires_grad_()
+
+    def cubed(tensor):
+        values, form = unpack(convert(tensor, torch.sparse_coo), masked=True)
+        return repack(values**3, form)
+
+    report = check(cubed, tensor, masked=True, order=2)
 
     assert report.passed, report
 

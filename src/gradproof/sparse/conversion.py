@@ -114,14 +114,36 @@ def convert(tensor: Tensor, layout: torch.layout, *, blocksize: tuple[int, int] 
     grid = _grid(tensor, layout, blocksize)
     if tensor.layout == layout and grid_of(tensor) == grid:
         return tensor
-    if tensor.layout == torch.strided:
-        entries = tensor.detach().reshape(-1).nonzero().reshape(-1)
-    else:
-        if tensor.layout == torch.sparse_coo and not tensor.is_coalesced():
-            tensor = tensor.coalesce()
-        entries = entry_keys(keys_of(tensor), grid_of(tensor)).reshape(-1)
-    template = zeros_on(_cells_around(entries, grid), grid, layout, tensor.dtype)
-    return _put(_read(tensor, template), template)
+    if tensor.layout == torch.sparse_coo and not tensor.is_coalesced():
+        tensor = tensor.coalesce()
+    converted: Tensor = _Convert.apply(tensor, layout, grid)  # type: ignore[no-untyped-call]  # torch's own
+    return converted
+
+
+class _Convert(torch.autograd.Function):
+    """The same numbers in another layout: of any incoming gradient, wherever it has entries, nothing is lost."""
+
+    @staticmethod
+    def forward(tensor: Tensor, layout: torch.layout, grid: Grid) -> Tensor:
+        if tensor.layout == torch.strided:
+            entries = tensor.reshape(-1).nonzero().reshape(-1)
+        else:
+            entries = entry_keys(keys_of(tensor), grid_of(tensor)).reshape(-1)
+        template = zeros_on(_cells_around(entries, grid), grid, layout, tensor.dtype)
+        return with_values(template, Cells(template).read(tensor).reshape(stored_values(template).shape))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, torch.layout, Grid], output: Tensor) -> None:
+        tensor = inputs[0]
+        ctx.layout, ctx.blocksize = tensor.layout, None if tensor.layout not in BLOCKED else grid_of(tensor).block
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx: Any, *incoming: Tensor | None) -> tuple[Tensor | None, None, None]:
+        (gradient,) = incoming
+        if gradient is None or gradient.layout == torch.strided:
+            return gradient, None, None
+        return convert(gradient, ctx.layout, blocksize=ctx.blocksize), None, None
 
 
 class _Read(torch.autograd.Function):
