@@ -17,8 +17,8 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)  ## wrong gradients and what is said about them; leaves gradproof-demo.html
 	$(BIN)/gradproof demo
 
-test: $(READY)  ## the whole suite
-	$(BIN)/python -m pytest -n 2 -q
+test: $(READY)  ## the whole suite; one thread for each of the two workers
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q
 
 lint: $(READY)  ## style, types, and who may import whom
 	$(BIN)/ruff format --check .

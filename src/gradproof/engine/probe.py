@@ -149,19 +149,20 @@ def ask(subject: Subject, seed: int, options: Probing, span: tuple[int, int] | N
 
 def _asked(ladder: Ladder, step: float, seed: int, options: Probing) -> list[Probe]:
     subject = ladder.subject
-    cotangents = [subject.cotangent(seed)]
-    if subject.inputs.size >= LARGE and subject.mode == "reverse":
-        cotangents.append(subject.cotangent(seed + 1))
+    seeds = [seed, seed + 1] if subject.inputs.size >= LARGE and subject.mode == "reverse" else [seed]
     vast = subject.outputs.size >= VAST
     probes: list[Probe] = []
-    for cotangent, sums in zip(cotangents, (glance if vast else combine_each)(ladder, cotangents), strict=True):
-        probe = _claimed(ladder, cotangent, sums, seed, options)
-        if vast and not _clear(probe):
-            probe = replace(probe, sums=combine(ladder, cotangent))
-        refined = _by_blocks(probe, options) if _clear(probe) else probe
-        if not (_clear(probe) and refined.agrees):
-            return _doubted(refined, cotangent, step, options)
-        probes.append(replace(refined, claimed=None))  # of no further use, and large
+    for together in [[each] for each in seeds] if vast else [seeds]:  # of vast ones, one at a time is held
+        cotangents = [subject.cotangent(each) for each in together]
+        for cotangent, sums in zip(cotangents, (glance if vast else combine_each)(ladder, cotangents), strict=True):
+            probe = _claimed(ladder, cotangent, sums, seed, options)
+            if vast and not _clear(probe):
+                probe = replace(probe, sums=combine(ladder, cotangent))
+            refined = _by_blocks(probe, options) if _clear(probe) else probe
+            if not (_clear(probe) and refined.agrees):
+                return _doubted(refined, cotangent, step, options)
+            kept = None if vast else refined.cotangent  # of no further use, and large
+            probes.append(replace(refined, claimed=None, cotangent=kept))
     return probes
 
 
