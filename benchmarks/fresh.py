@@ -19,7 +19,7 @@ SEGMENTS = torch.tensor([0, 0, 1, 2, 2, 2, 3, 3])
 def _autograd(function: object, g: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
     leaves = [x.detach().requires_grad_() for x in inputs]
     with torch.enable_grad():
-        value = function(*leaves)  # type: ignore[operator]
+        value = function(*leaves)  # type: ignore[operator]  # a function or a Function
     return torch.autograd.grad(value, leaves, g)
 
 

@@ -218,7 +218,7 @@ class Looked(torch.autograd.Function):
 )
 @pytest.mark.parametrize("coverage", ["probe", "full"])
 def test_a_mistake_in_a_sparse_gradient_of_a_dense_input_is_found_in_its_rows(mistake, rows, coverage):
-    function = lambda table: Looked.apply(table, torch.tensor([1, 3, 3]), mistake)  # noqa: E731
+    function = lambda table: Looked.apply(table, torch.tensor([1, 3, 3]), mistake)  # noqa: E731  # a case
     report = gradproof.check(function, dense(5, 3), coverage=coverage, seed=0)
 
     assert {entry.index[0] for entry in entries_of(report)} == rows
