@@ -95,6 +95,11 @@ class _Evidence:
         self.probes += answers
         return answers
 
+    def accepts(self, probe: Probe) -> bool:
+        """Whether a probe agrees, or every entry behind its disagreement is one that the user forgives."""
+        lenient = bool(self.options.rtol or self.options.atol) and math.isfinite(probe.claim.slope)
+        return probe.agrees or (lenient and localise(probe, self.options).forgiven)
+
     def obstacle(self, probes: list[Probe]) -> Obstacle | None:
         spare = 0 if self.exhaustive else self.subject.outputs.size
         found = (obstacle(probe, spare) for probe in probes)
@@ -179,7 +184,7 @@ def _judge(evidence: _Evidence, probes: int) -> Judgement:
     deciding: list[Probe] = []
     for _ in range(probes):
         for probe in evidence.ask():
-            if probe.agrees:
+            if evidence.accepts(probe):
                 deciding.append(probe)
             elif judgement := _disagreement(evidence, probe, None):
                 return judgement

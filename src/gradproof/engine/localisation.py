@@ -26,10 +26,11 @@ CHEAP = 1 << 13  # outputs for which every wrong entry, and not only the worst, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Located:
-    """The wrong entries, worst first, each with its coordinate; and whether there are more."""
+    """The wrong entries, worst first, each with its coordinate; whether there are more; or whether all are forgiven."""
 
     entries: tuple[tuple[int, Entry], ...]
     more: bool
+    forgiven: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ def localise(probe: Probe, options: Probing) -> Located:
 
     rung = next(rung for rung in probe.ladder.rungs if rung.t == t)
     central = weighed(subject, cotangent, rung.plus - rung.minus) / (2 * t)
-    threshold = probe.bar + abs(central - probe.sums.slope)
+    threshold = probe.uncertainty + abs(central - probe.sums.slope)  # what is forgiven is forgiven entry by entry
     outcome = search(
         subject.inputs.size,
         subject.inputs.spans,
@@ -109,15 +110,16 @@ def localise(probe: Probe, options: Probing) -> Located:
         most=SHOWN,
     )
     columns = [_Column(subject, probe, coordinate, exponent) for coordinate in outcome.found]
-    wrong = sorted((column for column in columns if column.excess > 0), key=lambda column: -column.excess)
-    wrong = [column for column in wrong if not column.forgiven(options)]
+    off = sorted((column for column in columns if column.excess > 0), key=lambda column: -column.excess)
+    wrong = [column for column in off if not column.forgiven(options)]
     followed = len(wrong) if subject.outputs.size <= CHEAP else 1
     entries = [
         (column.coordinate, column.followed() if number < followed else column.entry())
         for number, column in enumerate(wrong)
     ]
     entries.sort(key=lambda pair: -abs(pair[1].claimed - pair[1].numerical))
-    return Located(entries=tuple(entries), more=bool(outcome.left))
+    forgiven = bool(off) and not wrong and not outcome.left
+    return Located(entries=tuple(entries), more=bool(outcome.left), forgiven=forgiven)
 
 
 def _best_exponent(subject: Subject, probe: Probe) -> int:
