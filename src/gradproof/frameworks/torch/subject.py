@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gradproof.engine.ladder import first_step
 from gradproof.engine.subject import DerivativeError
 from gradproof.errors import InputError, NothingToDifferentiateError
 from gradproof.frameworks.torch import trees
@@ -20,9 +19,10 @@ from gradproof.frameworks.torch.arguments import Call, Selector, Slot, different
 from gradproof.frameworks.torch.batches import Batches
 from gradproof.frameworks.torch.calling import LARGE, Caller, Tally
 from gradproof.frameworks.torch.captured import captured_tensors
-from gradproof.frameworks.torch.charts import Semantics, chart_of, observed, refuse_malformed
+from gradproof.frameworks.torch.charts import Semantics, chart_of, refuse_malformed
 from gradproof.frameworks.torch.duals import push
-from gradproof.frameworks.torch.makeup import is_plain, is_sparse, memory_of, replica
+from gradproof.frameworks.torch.makeup import is_plain, memory_of, replica
+from gradproof.frameworks.torch.observing import observed_space
 from gradproof.frameworks.torch.spaces import Space, scale_of
 
 SAME = 64.0  # units of rounding by which a value may differ from the same in double precision
@@ -31,10 +31,6 @@ ABSENT = (
     "setup_context",
     "Nested forward mode",
 )  # words in the messages of rules that are not there
-NARROW = (
-    "The backward of {name} takes an incoming gradient only where the output stores something: what the output stores "
-    "beside the point and not at it was left out."
-)
 ORDINARY = (1e-100, 1e100)  # sizes of values whose squares can be added up
 
 
@@ -131,7 +127,8 @@ class TorchSubject:
         self.detached = not connected
         self.caller.paths = [path for path, _ in connected or tensors]
         self.results = [tensor for _, tensor in connected or tensors]
-        self.outputs = self._observed()
+        self.outputs, remarks = observed_space(self)
+        self._notes += remarks
         self.centre = self.outputs.coordinates(self.results)
         self._size = self._largest_value()
         self.storages = memory_of(self.results) if self.outputs.plain else set()
@@ -142,45 +139,6 @@ class TorchSubject:
         if self.tiny < ORDINARY[0] < self._size:
             self.tiny = 0.0  # nothing here is so small that it matters
         self._notes += captured_tensors(self.call, self.results, copies)
-
-    def _observed(self) -> Space:
-        """The space of the results.
-
-        A sparse one may store other entries beside the point. They are observed as well, unless the backward takes no
-        incoming gradient there.
-        """
-        beside = self._beside() if any(map(is_sparse, self.results)) else []
-        outputs, narrow = self._space_of(beside), self._space_of([])
-        if outputs.size == narrow.size or self.detached or self._takes(outputs):
-            return outputs
-        if self._takes(narrow):
-            self._notes.append(NARROW.format(name=self.call.name))
-        return narrow
-
-    def _space_of(self, beside: list[list[Tensor]]) -> Space:
-        rows = zip(self.caller.paths, self.results, *beside, strict=True)
-        charts = [observed(path, values) for path, *values in rows]
-        return Space(self.caller.paths, self.results, charts, self.inputs.device)
-
-    def _takes(self, outputs: Space) -> bool:
-        """Whether the backward takes incoming gradients wherever there may be some."""
-        incoming = outputs.tensors(torch.ones(outputs.size, dtype=torch.float64, device=outputs.device))
-        try:
-            self.gradients(self.results, self.leaves, incoming)
-        except DerivativeError:
-            return False
-        return True
-
-    def _beside(self) -> list[list[Tensor]]:
-        """The results on both sides of the point, where they can be had."""
-        direction = self.direction(self.semantics.seed, first_step(self.inputs.precision), False)
-        steps, found = self.inputs.tensors(direction), []
-        for t in (1.0, -1.0):
-            try:
-                found.append(self.results_of(self.inputs.displaced(self.points, steps, t, None)))
-            except Exception as error:
-                self.trouble = f"{type(error).__name__}: {error}"
-        return [results for results in found if len(results) == len(self.results)]
 
     @property
     def notes(self) -> list[str]:
