@@ -56,12 +56,16 @@ class Call:
         if not isinstance(inputs, (tuple, list)) and not self._by_name:
             self._spread = (inputs,)
         self._leaves = list(trees.leaves(self._spread, "inputs"))
+        self._flat = not self._by_name and trees.is_flat(self._spread)
         self.slots = list(self._slots())
 
     def invoke(self, tensors: Sequence[Tensor]) -> Any:
         """Call the function with these tensors in the slots."""
         supply = iter(tensors)
-        spread = trees.rebuild(self._spread, lambda leaf: next(supply) if isinstance(leaf, Tensor) else leaf)
+        if self._flat:
+            spread = [next(supply) if isinstance(leaf, Tensor) else leaf for leaf in self._spread]
+        else:
+            spread = trees.rebuild(self._spread, lambda leaf: next(supply) if isinstance(leaf, Tensor) else leaf)
         positional, named = ((), spread) if self._by_name else (spread, {})
         if self.module is None:
             return self.function(*positional, **named)

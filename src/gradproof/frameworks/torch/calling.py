@@ -70,8 +70,7 @@ class Caller:
         for number in self.varied:
             copies[number].requires_grad_()
         try:
-            with torch.enable_grad():
-                result = self._called(copies)
+            result = self._graphed(copies)
         except BaseException as error:
             self.put_back()
             if isinstance(error, Exception):
@@ -106,8 +105,7 @@ class Caller:
 
     def differentiably(self, leaves: Sequence[Tensor]) -> Any:
         """The result for other varied tensors, with a graph."""
-        with torch.enable_grad():
-            return self._called(self._with(leaves))
+        return self._graphed(self._with(leaves))
 
     def copies(self) -> list[Tensor]:
         """All tensors: of those not varied copies, or where they are large and not written to, other views of them."""
@@ -147,6 +145,12 @@ class Caller:
         finally:
             self.tally.inside += time.perf_counter() - began
 
+    def _graphed(self, tensors: Sequence[Tensor]) -> Any:
+        if torch.is_grad_enabled():
+            return self._called(tensors)
+        with torch.enable_grad():
+            return self._called(tensors)
+
     def _with(self, moved: Sequence[Tensor], rest: Sequence[Tensor] | None = None) -> list[Tensor]:
         tensors = self.copies() if rest is None else list(rest)
         for number, tensor in zip(self.varied, moved, strict=True):
@@ -160,8 +164,7 @@ class Caller:
                 tensor.requires_grad_()
         for number in self.varied:
             fresh[number].requires_grad_()
-        with torch.enable_grad():
-            return self._called(fresh)
+        return self._graphed(fresh)
 
 
 def is_dual(tensor: Tensor) -> bool:

@@ -28,8 +28,10 @@ NARROW = (
 
 def observed_space(subject: TorchSubject) -> tuple[Space, list[str]]:
     """The space of the results of a subject that has called its function, and what is worth a note about it."""
-    beside = _beside(subject) if any(map(is_sparse, subject.results)) else []
-    outputs, narrow = _space_of(subject, beside), _space_of(subject, [])
+    narrow = _space_of(subject, [])
+    if not any(map(is_sparse, subject.results)):
+        return narrow, []
+    outputs = _space_of(subject, _beside(subject))
     if outputs.size == narrow.size or subject.detached or _takes(subject, outputs):
         return outputs, []
     return narrow, [NARROW.format(name=subject.call.name)] if _takes(subject, narrow) else []

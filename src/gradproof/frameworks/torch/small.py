@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -12,9 +13,14 @@ import torch
 from torch import Tensor
 
 from gradproof.engine.subject import Array
+from gradproof.frameworks.torch.batches import FEW
+from gradproof.frameworks.torch.charts import added, spread
+from gradproof.frameworks.torch.makeup import fills_its_storage
+from gradproof.frameworks.torch.spaces import Space
 from gradproof.frameworks.torch.subject import TorchSubject
 
 SMALL = 1 << 13  # entries of a Jacobian, beyond which torch's own arrays do as well
+DOUBLES = (torch.float64, torch.complex128)
 
 
 @functools.cache
@@ -31,7 +37,19 @@ def _numpy() -> Any:
 def for_the_engine(subject: TorchSubject) -> TorchSubject | InNumpy:
     """The subject in the arrays that suit its size."""
     small = subject.inputs.size * subject.outputs.size < SMALL and subject.inputs.device.type == "cpu"
-    return InNumpy(subject) if small and _numpy() is not None else subject
+    if not small or _numpy() is None:
+        return subject
+    return Doubles(subject) if _in_doubles(subject) else InNumpy(subject)
+
+
+def _in_doubles(subject: TorchSubject) -> bool:
+    """Whether inputs and outputs are strided tensors in double precision, and the inputs no views."""
+    return (
+        subject.inputs.plain
+        and subject.outputs.plain
+        and all(tensor.dtype in DOUBLES and tensor.is_cpu for tensor in (*subject.points, *subject.results))
+        and all(fills_its_storage(point) and not point.is_conj() and not point.is_neg() for point in subject.points)
+    )
 
 
 def silence() -> AbstractContextManager[Any]:
@@ -52,20 +70,13 @@ class InNumpy:
         self.inputs, self.outputs, self.finite = subject.inputs, subject.outputs, subject.finite
         self.precision, self.gradient_precision = subject.precision, subject.gradient_precision
         self.largest, self.tiny, self.moved_by = subject.largest, subject.tiny, subject.moved_by
-        self._centre: tuple[Tensor | None, Array] = (None, None)
-        self._last: tuple[Array, Tensor] = (None, torch.empty(0))
+        self.centre = subject.centre.numpy(force=True)
+        self._last: tuple[Array, Tensor] = (None, subject.centre)
 
     @property
     def trouble(self) -> str:
         """As of the subject."""
         return self._subject.trouble
-
-    @property
-    def centre(self) -> Array:
-        """As of the subject, which may have to ask for it again."""
-        if self._centre[0] is not self._subject.centre:
-            self._centre = (self._subject.centre, self._subject.centre.numpy(force=True))
-        return self._centre[1]
 
     @property
     def point(self) -> Array:
@@ -129,3 +140,78 @@ class InNumpy:
         if self._last[0] is not about:
             self._last = (about, torch.from_numpy(about))
         return question(self._last[1], *more).numpy(force=True).copy()
+
+
+class Doubles(InNumpy):
+    """The same of strided tensors in double precision, whose coordinates are their numbers as they lie in memory.
+
+    Each row is asked about by itself, and only many are worth a batch.
+    """
+
+    def direction(self, seed: int, step: float, absolute: bool) -> Array:
+        """As of the subject."""
+        vector = self.inputs.random(2 * seed).numpy()
+        for part, origin, scale in zip(self.inputs.parts, self._subject.origins, self._subject.scales, strict=True):
+            piece, place = vector[part.start : part.stop], origin.numpy()
+            piece *= step if absolute else step * (scale if isinstance(scale, float) else scale.numpy())
+            piece += place
+            piece -= place
+        if not math.isfinite(vector.sum()):
+            vector[~self.arrays.isfinite(vector)] = 0.0  # infinite inputs stay where they are
+        return vector
+
+    def evaluate(self, direction: Array, t: float) -> Array:
+        """As of the subject."""
+        return self._values([direction], t)[0]
+
+    def evaluate_many(self, directions: Array, t: float) -> Array:
+        """As of the subject."""
+        batched = self._worth_a_batch("values", directions)
+        return super().evaluate_many(directions, t) if batched else self._values(directions, t)
+
+    def pullback(self, cotangent: Array) -> Array:
+        """As of the subject."""
+        return self._gradients([cotangent])[0]
+
+    def pullback_many(self, cotangents: Array) -> Array:
+        """As of the subject."""
+        batched = self._worth_a_batch("gradients", cotangents)
+        return super().pullback_many(cotangents) if batched else self._gradients(cotangents)
+
+    def _worth_a_batch(self, kind: str, rows: Sequence[Array]) -> bool:
+        return len(rows) > FEW and kind not in self._subject.refused
+
+    def _values(self, directions: Sequence[Array], t: float) -> Array:
+        subject, values = self._subject, self.arrays.empty((len(directions), self.outputs.size))
+        with torch.no_grad():
+            for direction, row in zip(directions, values, strict=True):
+                steps = _tensors(self.inputs, direction)
+                results = subject.tried([added(*pair, t, None) for pair in zip(subject.points, steps, strict=True)])
+                _fill(row, self.outputs, results)
+        return values
+
+    def _gradients(self, cotangents: Sequence[Array]) -> Array:
+        subject, gradients = self._subject, self.arrays.zeros((len(cotangents), self.inputs.size))
+        if subject.detached:
+            return gradients
+        for cotangent, row in zip(cotangents, gradients, strict=True):
+            incoming = [tensor.clone() for tensor in _tensors(self.outputs, cotangent)]
+            found = subject.gradients(subject.results, subject.leaves, incoming)
+            _fill(row, self.inputs, [None if gradient is None else spread(gradient) for gradient in found])
+        return gradients
+
+
+def _tensors(space: Space, vector: Array) -> list[Tensor]:
+    """The tensors with these coordinates, in the same memory."""
+    return [part.chart.make(torch.from_numpy(vector[part.start : part.stop])) for part in space.parts]
+
+
+def _fill(vector: Array, space: Space, tensors: Sequence[Tensor | None] | None) -> None:
+    """Write coordinates: those of some tensors, where one is missing none, and NaN where all are."""
+    if tensors is None:
+        vector.fill(math.nan)
+        return
+    for part, tensor in zip(space.parts, tensors, strict=True):
+        if tensor is not None:
+            numbers = tensor.numpy(force=True).ravel()
+            vector[part.start : part.stop] = numbers.view(vector.dtype) if part.dtype.is_complex else numbers

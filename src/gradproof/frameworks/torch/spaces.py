@@ -64,6 +64,12 @@ class Space:
             self.parts.append(Part(path, chart, tensor.dtype, tensor.device, start, stop))
             start = stop
         self.size = start
+        limits = [_limits(part.dtype) for part in self.parts]
+        self.precision = max(
+            [eps for eps, _, _ in limits], default=0.0
+        )  # the spacing of numbers near one, the coarsest
+        self.largest = min([most for _, most, _ in limits], default=math.inf)  # finite number in any dtype
+        self.tiny = max([least for _, _, least in limits], default=0.0)  # distance between the smallest numbers
         self.plain = all(isinstance(chart, Strided) for chart in charts)
         self.device = device or (tensors[0].device if tensors else torch.device("cpu"))
 
@@ -86,21 +92,6 @@ class Space:
     def remarks(self) -> list[str]:
         """What the charts saw that is worth a note."""
         return [remark for part in self.parts for remark in part.chart.remarks(part.path)]
-
-    @property
-    def precision(self) -> float:
-        """The spacing of numbers near one in the coarsest dtype."""
-        return max([_limits(part.dtype)[0] for part in self.parts])
-
-    @property
-    def largest(self) -> float:
-        """The largest finite number in the dtype that holds the fewest."""
-        return min([_limits(part.dtype)[1] for part in self.parts])
-
-    @property
-    def tiny(self) -> float:
-        """The distance between the smallest numbers of the coarsest dtype."""
-        return max([_limits(part.dtype)[2] for part in self.parts])
 
     def fits(self, tensors: Sequence[Tensor]) -> bool:
         """Whether these tensors have this space's shapes and kinds."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -23,7 +24,7 @@ from gradproof.frameworks.torch.charts import Semantics, chart_of, refuse_malfor
 from gradproof.frameworks.torch.duals import push
 from gradproof.frameworks.torch.makeup import is_plain, memory_of, replica
 from gradproof.frameworks.torch.observing import observed_space
-from gradproof.frameworks.torch.spaces import Space, scale_of
+from gradproof.frameworks.torch.spaces import HANDFUL, Space, scale_of
 
 SAME = 64.0  # units of rounding by which a value may differ from the same in double precision
 ABSENT = (
@@ -58,7 +59,6 @@ class TorchSubject:
         self._notes: list[str] = []
         self.trouble = ""
         self._shares_memory = False
-        self._scales: list[Tensor | float] | None = None
         self._direction: Tensor | None = None
         self._steps: list[Tensor] = []
         self._memory: list[Tensor] | None = None
@@ -110,7 +110,7 @@ class TorchSubject:
         paths = [self.slots[number].path for number in self.varied]
         charts = [chart_of(point, self.semantics) for point in self.points]
         self.inputs = Space(paths, self.points, charts)
-        self._origins = [chart.origin(point) for chart, point in zip(charts, self.points, strict=True)]
+        self.origins = [chart.origin(point) for chart, point in zip(charts, self.points, strict=True)]
 
     def _take_in(self, copies: list[Tensor], result: Any) -> None:
         """The point's value, what of it can be differentiated, and its precision."""
@@ -130,6 +130,8 @@ class TorchSubject:
         self.outputs, remarks = observed_space(self)
         self._notes += remarks
         self.centre = self.outputs.coordinates(self.results)
+        if self.outputs.size < LARGE:
+            self.centre = self.centre.clone()  # whatever the function does to its memory
         self._size = self._largest_value()
         self.storages = memory_of(self.results) if self.outputs.plain else set()
         self.precision = max(self.inputs.precision, self.outputs.precision)
@@ -153,7 +155,7 @@ class TorchSubject:
     @property
     def point(self) -> Tensor:
         """The point, as coordinates."""
-        pieces = [origin.to(self.inputs.device, torch.float64) for origin in self._origins]
+        pieces = [origin.to(self.inputs.device, torch.float64) for origin in self.origins]
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 
     @property
@@ -161,14 +163,17 @@ class TorchSubject:
         """The varied inputs that the function writes to."""
         return [self.slots[number].path for number in self.varied if self.caller.written[number]]
 
+    @functools.cached_property
+    def scales(self) -> list[Tensor | float]:
+        """The size of the point, for each input: one number, or one for each coordinate where they differ wildly."""
+        return [scale_of(origin, self.inputs.device) for origin in self.origins]
+
     def direction(self, seed: int, step: float, absolute: bool) -> Tensor:
         """A random direction, scaled to the point, such that the point plus it is representable."""
-        if self._scales is None:
-            self._scales = [scale_of(origin, self.inputs.device) for origin in self._origins]
-        scales = [step if absolute else step * scale for scale in self._scales]
+        scales = [step if absolute else step * scale for scale in self.scales]
         common = scales[0] if len(scales) == 1 and isinstance(scales[0], float) else 1.0
         vector = self.inputs.random(2 * seed, common)
-        for part, origin, scale in zip(self.inputs.parts, self._origins, scales, strict=True):
+        for part, origin, scale in zip(self.inputs.parts, self.origins, scales, strict=True):
             piece = vector[part.start : part.stop]
             if scale is not common:
                 piece.mul_(scale)
@@ -193,15 +198,8 @@ class TorchSubject:
         if direction is not self._direction:
             self._direction, self._steps = direction, self.inputs.tensors(direction)
         moved = self.inputs.displaced(self.points, self._steps, t, self._memory)
-        try:
-            results = self.results_of(moved)
-        except Exception as error:
-            self.trouble = f"{type(error).__name__}: {error}"
-            return torch.full_like(self.centre, torch.nan)
-        if not self.outputs.fits(results):
-            self.trouble = (
-                f"the output changed from {_shapes(self.results)} to {_shapes(results)} when the inputs moved a little"
-            )
+        results = self.tried(moved)
+        if results is None:
             return torch.full_like(self.centre, torch.nan)
         values = self.outputs.coordinates(results)
         if not self.outputs.plain:
@@ -297,6 +295,20 @@ class TorchSubject:
         """The differentiable results for other varied tensors."""
         return self.caller.results(self.caller.beside(moved, rest))
 
+    def tried(self, moved: Sequence[Tensor]) -> list[Tensor] | None:
+        """The same; None, and the trouble is remembered, where the function raises or its output changes shape."""
+        try:
+            results = self.results_of(moved)
+        except Exception as error:
+            self.trouble = f"{type(error).__name__}: {error}"
+            return None
+        if self.outputs.fits(results):
+            return results
+        self.trouble = (
+            f"the output changed from {_shapes(self.results)} to {_shapes(results)} when the inputs moved a little"
+        )
+        return None
+
     def _pulled_back(self, results: list[Tensor], leaves: list[Tensor], cotangent: Tensor) -> Tensor:
         if self.detached:
             return torch.zeros(self.inputs.size, dtype=torch.float64, device=self.inputs.device)
@@ -331,7 +343,7 @@ class TorchSubject:
         self.finite = True
         if not self.outputs.size:
             return 1.0
-        largest = max(float(self.centre.max()), -float(self.centre.min()))
+        largest = _largest(self.centre)
         if not math.isfinite(largest):
             self.finite = False
             largest = float(self.centre.abs().nan_to_num(0.0, 0.0, 0.0).max())
@@ -348,6 +360,14 @@ class TorchSubject:
                 direction, t, _, overwritten = self._first
                 overwritten.data = self.evaluate(direction, t)
         return kept
+
+
+def _largest(vector: Tensor) -> float:
+    """The size of the largest number; not finite where one is not."""
+    if vector.numel() > HANDFUL:
+        return max(float(vector.max()), -float(vector.min()))
+    numbers = vector.tolist()
+    return max(map(abs, numbers)) if all(map(math.isfinite, numbers)) else math.nan
 
 
 def _is_absent(error: Exception) -> bool:

@@ -29,6 +29,15 @@ def leaves(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
         yield path, tree
 
 
+def is_flat(tree: tuple[Any, ...] | list[Any]) -> bool:
+    """Whether every member is a leaf.
+
+    >>> is_flat([1, None]), is_flat((1, [2]))
+    (True, False)
+    """
+    return not any(isinstance(member, (tuple, list)) or _is_mapping(member.__class__) for member in tree)
+
+
 def rebuild(tree: Any, leaf: Callable[[Any], Any]) -> Any:
     """The same nest with every leaf, in order, replaced.
 

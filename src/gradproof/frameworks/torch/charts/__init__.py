@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.masked import MaskedTensor
 
 from gradproof.errors import InputError
-from gradproof.frameworks.torch.charts.chart import Chart, Semantics, alike
+from gradproof.frameworks.torch.charts.chart import Chart, Semantics, added, alike
 from gradproof.frameworks.torch.charts.masked import Unmasked
 from gradproof.frameworks.torch.charts.sampling import extended
 from gradproof.frameworks.torch.charts.sparse import Observed, Stored
@@ -21,7 +21,7 @@ from gradproof.frameworks.torch.layouts import name_of
 from gradproof.frameworks.torch.makeup import data_and_mask, is_sparse
 from gradproof.frameworks.torch.patterns import merged
 
-__all__ = ["Chart", "Semantics", "Strided", "chart_of", "observed", "refuse_malformed", "spread"]
+__all__ = ["Chart", "Semantics", "Strided", "added", "chart_of", "observed", "refuse_malformed", "spread"]
 
 
 def chart_of(point: Tensor, semantics: Semantics) -> Chart:
