@@ -12,11 +12,12 @@ from gradproof.engine.ladder import Ladder, first_step
 from gradproof.engine.probe import DUST, Probe
 from gradproof.engine.results import HeatMap, TaylorPoint
 from gradproof.engine.subject import Array, DerivativeError, Frame, Subject
-from gradproof.engine.weighing import CLAIM_ACCURACY, CLAIM_ROUNDING, Probing, combine, restricted, weighed
+from gradproof.engine.weighing import CLAIM_ACCURACY, CLAIM_ROUNDING, SPREAD, Probing, restricted, weighed
 
 BLOCKS = 16  # of inputs and of outputs, for a gradient that was probed
 FULL_BLOCKS = 64  # and for one of which every entry was looked at, which costs more calls than that in any case
 WORK = 1 << 25  # numbers that may be computed for a map; a larger function gets fewer blocks
+UNDERFLOW = 1e-145  # a root of a sum of squares below this has lost its terms
 FEWEST = 4  # blocks that make a map worth its calls
 TRIFLE = 1 << 14  # outputs of a plain check, up to which its remainders cost next to nothing
 
@@ -80,29 +81,41 @@ def _cut(frame: Frame, blocks: int) -> list[Span]:
 
 
 def _errors(subject: Subject, direction: Array, seed: int, rows: list[Span], columns: list[Span]) -> list[list[float]]:
-    cotangent = subject.cotangent(seed)
-    weights = [restricted(subject, cotangent, *row) for row in rows]
-    reverse = subject.mode == "reverse"
-    pulled = [subject.pullback(weight) for weight in weights] if reverse else []
-    size = max((float(abs(gradient).max()) for gradient in pulled), default=0.0)
-    errors = [[0.0] * len(columns) for _ in rows]
-    for j, column in enumerate(columns):
-        piece = restricted(subject, direction, *column)
-        ladder = Ladder(subject, piece)
-        ladder.add(0)
-        ladder.add(1)
-        ladder.estimates()
-        pushed = None if reverse else subject.pushforward(piece)
-        for i, (row, weight) in enumerate(zip(rows, weights, strict=True)):
-            claim = weighed(subject, piece, pulled[i]) if reverse else weighed(subject, weight, pushed)
-            measured = combine(ladder, weight, *row)
-            rounding = (CLAIM_ROUNDING * subject.gradient_precision + CLAIM_ACCURACY) * (abs(claim) + measured.size)
-            gap = abs(claim - measured.slope)
-            if gap > 3 * measured.bar + rounding + DUST * size * ladder.reach and ladder.reach:
-                errors[i][j] = gap / (ladder.reach * _length(weight, row))
+    xp, cotangent = subject.arrays, subject.cotangent(seed)
+    pieces = [restricted(subject, direction, *column) for column in columns]
+    if subject.mode == "reverse":
+        pulled = xp.stack([subject.pullback(restricted(subject, cotangent, *row)) for row in rows])
+        claims, largest = _sums(xp, pulled, direction, columns), float(abs(pulled).max())
+    else:
+        pushed = xp.stack([subject.pushforward(piece) for piece in pieces])
+        claims, largest = _sums(xp, pushed, cotangent, rows).T, 0.0
+    ladders = [_ladder(subject, piece) for piece in pieces]
+    values = xp.stack([ladder.estimates().value for ladder in ladders])
+    bars = xp.stack([ladder.estimates().bar for ladder in ladders])
+    gap = abs(claims - _sums(xp, values, cotangent, rows).T)
+    plain, spread = _sums(xp, bars, abs(cotangent), rows), SPREAD * _root_sums(xp, bars, cotangent, rows)
+    bar = xp.where(spread > UNDERFLOW, xp.minimum(plain, spread), plain).T
+    size = abs(claims) + _root_sums(xp, values, cotangent, rows).T
+    reach = xp.asarray([ladder.reach for ladder in ladders], dtype=values.dtype, device=values.device)
+    length = _root_sums(xp, xp.ones_like(values[:1]), cotangent, rows).T
+    allowed = 3 * bar + (CLAIM_ROUNDING * subject.gradient_precision + CLAIM_ACCURACY) * size + DUST * largest * reach
+    errors: list[list[float]] = xp.where((gap > allowed) & (reach > 0), gap / (reach * length), 0.0).tolist()
     return errors
 
 
-def _length(weight: Array, row: Span) -> float:
-    part = weight[slice(*row)]
-    return math.sqrt(float(part @ part))
+def _ladder(subject: Subject, piece: Array) -> Ladder:
+    ladder = Ladder(subject, piece)
+    ladder.add(0)
+    ladder.add(1)
+    return ladder
+
+
+def _sums(xp: Array, vectors: Array, weights: Array, spans: list[Span]) -> Array:
+    """⟨weights, vector⟩ within each span, of each vector; what has no weight is left out, finite or not."""
+    parts = xp.where(weights == 0, 0.0, vectors * weights)
+    return xp.stack([parts[:, low:high].sum(1) for low, high in spans]).T
+
+
+def _root_sums(xp: Array, vectors: Array, weights: Array, spans: list[Span]) -> Array:
+    """The same for the root of the sum of squares."""
+    return xp.sqrt(_sums(xp, vectors * vectors, weights * weights, spans))

@@ -62,6 +62,7 @@ class Call:
     def invoke(self, tensors: Sequence[Tensor]) -> Any:
         """Call the function with these tensors in the slots."""
         supply = iter(tensors)
+        spread: Any
         if self._flat:
             spread = [next(supply) if isinstance(leaf, Tensor) else leaf for leaf in self._spread]
         else:

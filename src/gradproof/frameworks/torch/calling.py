@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from torch.autograd import forward_ad
 from gradproof.errors import InputError
 from gradproof.frameworks.torch import trees
 from gradproof.frameworks.torch.arguments import Call, Slot, differentiable
-from gradproof.frameworks.torch.makeup import replica, same_numbers
+from gradproof.frameworks.torch.makeup import fills_its_storage, is_plain, replica, same_numbers
 from gradproof.frameworks.torch.randomness import HeldGenerators
 
 LARGE = 1 << 16  # entries from which on a tensor that is not written to is passed without a copy
@@ -53,7 +54,8 @@ class Caller:
 
     def __init__(self, call: Call, varied: list[int], slots: list[Slot], tally: Tally) -> None:
         self.call, self.varied, self.slots, self.tally = call, varied, slots, tally
-        self._others = sorted(set(range(len(slots))).difference(varied))
+        self._tensors = [slot.tensor for slot in slots]
+        self._rest: list[tuple[int, Callable[[], Tensor]]] = []
         for slot in slots:
             _refuse_tangent(slot)
         self.draws = self.needs_graph = False
@@ -80,6 +82,8 @@ class Caller:
             raise
         self.draws = self._generators.moved()
         self.written = [not _same(slot.tensor, copy) for slot, copy in zip(self.slots, copies, strict=True)]
+        copiers = map(_copier, self._tensors, self.written)
+        self._rest = [(number, copier) for number, copier in enumerate(copiers) if number not in self.varied]
         return copies, result
 
     def beside(self, moved: Sequence[Tensor], rest: Sequence[Tensor] | None = None) -> Any:
@@ -109,12 +113,11 @@ class Caller:
 
     def copies(self) -> list[Tensor]:
         """All tensors: of those not varied copies, or where they are large and not written to, other views of them."""
-        tensors = [slot.tensor for slot in self.slots]
-        for number in self._others:
-            tensor = tensors[number]
-            copied = tensor.numel() < LARGE or self.written[number]
-            tensors[number] = replica(tensor) if copied else tensor.detach()
-            tensors[number].requires_grad_(tensor.requires_grad)
+        tensors = self._tensors.copy()
+        for number, copy in self._rest:
+            own, tensors[number] = tensors[number], copy()
+            if own.requires_grad:
+                tensors[number].requires_grad_()
         return tensors
 
     def results(self, result: Any) -> list[Tensor]:
@@ -165,6 +168,14 @@ class Caller:
         for number in self.varied:
             fresh[number].requires_grad_()
         return self._graphed(fresh)
+
+
+def _copier(tensor: Tensor, written: bool) -> Callable[[], Tensor]:
+    """What makes a copy of a tensor for one call."""
+    still = tensor.detach()
+    if tensor.numel() >= LARGE and not written:
+        return still.detach
+    return still.clone if is_plain(still) and fills_its_storage(still) else partial(replica, still)
 
 
 def is_dual(tensor: Tensor) -> bool:

@@ -147,14 +147,15 @@ class Examination:
         options, seed = self.options, self.seed
         ask = _explaining(partial(judge_fully, progress=self.progress) if options.coverage == "full" else judge)
         wide = subject.widened() if subject.precision > DOUBLE and options.step is None else None
+        judged = shown = in_mode(for_the_engine(subject), mode)
         if wide is not None:
-            ask = partial(judge_rounded, wide=in_mode(for_the_engine(wide), mode), judged=ask)
-        judged = in_mode(for_the_engine(subject), mode)
+            shown = in_mode(for_the_engine(wide), mode)
+            ask = partial(judge_rounded, wide=shown, judged=ask)
         with silence():
             found = ask(judged, probes=options.probes, seed=seed, options=options.probing)
-        if self.mapping and any(finding.kind == "wrong-gradient" for finding in found.findings):
-            blocks = FULL_BLOCKS if options.coverage == "full" else BLOCKS
-            found = replace(found, maps=heat_map(in_mode(wide or subject, mode), seed, options.probing, blocks=blocks))
+            if self.mapping and any(finding.kind == "wrong-gradient" for finding in found.findings):
+                blocks = FULL_BLOCKS if options.coverage == "full" else BLOCKS
+                found = replace(found, maps=heat_map(shown, seed, options.probing, blocks=blocks))
         found = self._held_to_contracts(subject, mode, found).named(label)
         return _missing(found, label) if _torch_lacks(subject, mode, found) else _in_sparse_words(subject, found)
 
