@@ -20,6 +20,7 @@ class HeldGenerators:
 
     def __init__(self) -> None:
         self._torch = torch.get_rng_state()
+        self._torch_bytes = _bytes(self._torch)
         self._cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]  # torch's own
         self._python = _PythonState.now()
         self._numpy = _NumpyState.now()
@@ -42,11 +43,19 @@ class HeldGenerators:
             self._numpy.restore()
 
     def _moved_in_torch(self) -> bool:
-        if not torch.equal(self._torch, torch.get_rng_state()):
+        if self._torch_bytes != _bytes(torch.get_rng_state()):
             return True
         if not self._cuda:
             return False
         return not all(map(torch.equal, self._cuda, torch.cuda.get_rng_state_all()))
+
+
+def _bytes(state: torch.Tensor) -> bytes:
+    """A state as bytes, which are compared in no time."""
+    try:
+        return state.numpy().tobytes()
+    except RuntimeError:  # without NumPy
+        return bytes(state.tolist())
 
 
 @dataclass(frozen=True, slots=True)

@@ -203,7 +203,12 @@ class Doubles(InNumpy):
 
 def _tensors(space: Space, vector: Array) -> list[Tensor]:
     """The tensors with these coordinates, in the same memory."""
-    return [part.chart.make(torch.from_numpy(vector[part.start : part.stop])) for part in space.parts]
+    tensors = []
+    for part in space.parts:
+        numbers = vector[part.start : part.stop]
+        numbers = numbers.view("complex128") if part.dtype.is_complex else numbers
+        tensors.append(torch.from_numpy(numbers.reshape(part.chart.shape)))
+    return tensors
 
 
 def _fill(vector: Array, space: Space, tensors: Sequence[Tensor | None] | None) -> None:
