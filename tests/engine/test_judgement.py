@@ -305,6 +305,33 @@ def test_a_few_outputs_that_say_nothing_are_left_out_with_a_note():
     assert judgement.notes[0].startswith("4 of 500 output entries")
 
 
+@pytest.mark.parametrize("size", [1, 5, 100])
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(("factor", "rtol", "verdict"), [(0.9, 0.09, "fail"), (0.9, 0.11, "pass"), (0.5, 0.45, "fail")])
+def test_rtol_is_kept_to_entry_by_entry(size, seed, factor, rtol, verdict):
+    subject = elementwise(np.sin, lambda x: np.cos(x) * factor, np.linspace(0.3, 1.0, size))
+
+    assert judge(subject, probes=1, seed=seed, options=Probing(rtol=rtol)).verdict.value == verdict
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(("atol", "verdict"), [(0.9e-3, "fail"), (1.1e-3, "pass")])
+def test_atol_is_kept_to_entry_by_entry(seed, atol, verdict):
+    subject = elementwise(np.sin, lambda x: np.cos(x) + 1e-3, np.linspace(0.3, 1.0, 40))
+
+    assert judge(subject, probes=1, seed=seed, options=Probing(atol=atol)).verdict.value == verdict
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(("error", "verdict"), [(0.008, "pass"), (0.012, "fail")])
+def test_what_is_forgiven_of_entries_is_not_held_against_outputs_that_cancel(seed, error, verdict):
+    right = np.array([[1.0, -1.0, 2.0], [-1.0, 1.0, 0.5]])
+    claimed = right * (1 + error * np.array([[1, -1, 1], [1, 1, -1]]))
+    subject = NumpySubject(lambda x: right @ x, lambda x, u: claimed.T @ u, np.array([0.7, 1.3, -0.9]))
+
+    assert judge(subject, probes=1, seed=seed, options=Probing(rtol=0.01)).verdict.value == verdict
+
+
 @pytest.mark.parametrize("forgiven", [{"rtol": 0.1}, {"atol": 0.1}])
 def test_a_forgiven_error_passes(forgiven):
     subject = elementwise(np.sin, lambda x: np.cos(x) * 1.01, np.linspace(0.3, 1.0, 5))

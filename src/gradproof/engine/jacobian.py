@@ -22,6 +22,7 @@ from gradproof.engine.subject import Array, DerivativeError, Subject
 from gradproof.engine.weighing import CLAIM_ACCURACY, Probing
 
 HELD = 1 << 25  # entries of the claimed Jacobian at a time
+WORST = 12  # columns judged with all care first: more than are shown, and if they are wrong, it is enough
 CAREFULLY = 64  # columns judged together with all care
 FIRST_LOOK = 3e-8  # of the largest slope in a column: an error below it is not looked for
 NOISY = 8.0  # times the rounding of values, granted at first look
@@ -64,9 +65,10 @@ class _Coverage:
         for first in range(0, self.rows, band):
             claimed = self._claimed(first, min(first + band, self.rows))
             suspects, resolution, size = self._first_look(claimed, first)
+            many = WORST
             yield Judgement(verdict=Verdict.PASS, resolution=resolution)
-            for start in range(0, len(suspects), CAREFULLY):
-                few = suspects[start : start + CAREFULLY]
+            while suspects:
+                few, suspects, many = suspects[:many], suspects[many:], CAREFULLY
                 columns = Columns(self.subject, few, claimed[:, few], first, size)
                 judgement = judge(
                     cast(Subject, columns), probes=self.probes, seed=self.seed, options=self.options, exhaustive=True
@@ -168,12 +170,14 @@ class _Band:
         size = abs(predicted)
         peak = xp.amax(size, 1)[:, None]
         hidden = (size > 0) & (self.noise > BLIND * peak)
-        size *= CLAIM_ACCURACY + options.rtol
+        size *= CLAIM_ACCURACY
         allowed = size + self.noise
-        allowed += FIRST_LOOK * peak + options.atol * steps
+        allowed += FIRST_LOOK * peak
         bend = abs(ahead + behind)
         ahead -= behind
         ahead *= 0.5
+        if options.rtol or options.atol:
+            allowed += options.rtol * abs(ahead) + options.atol * steps
         ahead -= predicted
         error = abs(ahead)
         fine = (error <= allowed) & (bend <= BENT * peak + 4 * self.noise) & ~hidden

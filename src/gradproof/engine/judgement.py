@@ -97,8 +97,28 @@ class _Evidence:
 
     def accepts(self, probe: Probe) -> bool:
         """Whether a probe agrees, or every entry behind its disagreement is one that the user forgives."""
-        lenient = bool(self.options.rtol or self.options.atol) and math.isfinite(probe.claim.slope)
-        return probe.agrees or (lenient and localise(probe, self.options).forgiven)
+        if probe.agrees:
+            return True
+        if not self.lenient or not math.isfinite(probe.claim.slope):
+            return False
+        located = self.localised(probe)
+        return located.forgiven or (not located.entries and probe.excess <= probe.claim.forgiven)
+
+    @property
+    def lenient(self) -> bool:
+        """Whether the user forgives anything."""
+        return bool(self.options.rtol or self.options.atol)
+
+    def localised(self, probe: Probe) -> Located:
+        """The wrong entries behind a probe's disagreement; where nothing may be left out, not the forgiven ones alone."""
+        located = localise(probe, self.options)
+        if self.exhaustive and located.forgiven and located.more:
+            located = localise(probe, self.options, most=self.subject.inputs.size)
+        return located
+
+    def dissenting(self, answers: list[Probe]) -> Probe | None:
+        """A probe that is not accepted."""
+        return next((probe for probe in answers if not self.accepts(probe)), None)
 
     def obstacle(self, probes: list[Probe]) -> Obstacle | None:
         spare = 0 if self.exhaustive else self.subject.outputs.size
@@ -205,9 +225,9 @@ def _one_by_one(evidence: _Evidence) -> Judgement:
             continue
         answers = evidence.ask(span)
         for probe in answers:
-            if not probe.agrees and (judgement := _disagreement(evidence, probe, span)):
+            if not evidence.accepts(probe) and (judgement := _disagreement(evidence, probe, span)):
                 return judgement
-        answers = [probe for probe in answers if probe.agrees]
+        answers = [probe for probe in answers if evidence.accepts(probe)]
         in_the_way = evidence.obstacle(answers)
         path = evidence.subject.inputs.locate(span[0]).path
         if in_the_way is None:
@@ -230,7 +250,7 @@ def _disagreement(evidence: _Evidence, probe: Probe, span: Span | None) -> Judge
     if not math.isfinite(probe.claim.slope):
         return _not_finite(evidence, probe)
     few = probe.ladder.subject if probe.ladder.subject.mode == "forward" else evidence.subject
-    another = _dissenting(evidence.ask(span, few)) or _dissenting(evidence.ask(span, few))
+    another = evidence.dissenting(evidence.ask(span, few)) or evidence.dissenting(evidence.ask(span, few))
     if another is None and few is not evidence.subject:
         return None
     if another is None:
@@ -249,16 +269,12 @@ def _disagreement(evidence: _Evidence, probe: Probe, span: Span | None) -> Judge
         return evidence.blocked(NOISE)
     if matches_coarser(probe) or matches_coarser(another):
         return evidence.blocked(SCALE)
-    located = localise(worst, evidence.options)
+    located = evidence.localised(worst)
     if worst.kinks and not located.entries:
         return evidence.blocked(kink(worst.ladder.subject, worst))
     if worst.coarse and not located.entries:
         return evidence.blocked(NOISE)
     return evidence.failed(tuple(_findings(evidence.subject, located)) or (_unlocated(worst),))
-
-
-def _dissenting(answers: list[Probe]) -> Probe | None:
-    return next((probe for probe in answers if not probe.agrees), None)
 
 
 def _not_finite(evidence: _Evidence, probe: Probe) -> Judgement:

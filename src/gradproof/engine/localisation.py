@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gradproof.engine.ladder import Ladder
 from gradproof.engine.probe import DUST, Probe
@@ -85,8 +85,8 @@ def _middle(low: int, high: int, edges: list[int]) -> int:
     return min(inside, key=lambda edge: abs(edge - half)) if inside else half
 
 
-def localise(probe: Probe, options: Probing) -> Located:
-    """The wrong entries behind a probe's disagreement."""
+def localise(probe: Probe, options: Probing, *, most: int = SHOWN) -> Located:
+    """The wrong entries behind a probe's disagreement, or the worst of them; what is forgiven is forgiven one by one."""
     subject = probe.ladder.subject
     exponent = _best_exponent(subject, probe)
     t = 4.0**exponent
@@ -100,26 +100,24 @@ def localise(probe: Probe, options: Probing) -> Located:
 
     rung = next(rung for rung in probe.ladder.rungs if rung.t == t)
     central = weighed(subject, cotangent, rung.plus - rung.minus) / (2 * t)
-    threshold = probe.uncertainty + abs(central - probe.sums.slope)  # what is forgiven is forgiven entry by entry
+    threshold = probe.bar + abs(central - probe.sums.slope)
     outcome = search(
         subject.inputs.size,
         subject.inputs.spans,
         residual,
         threshold=threshold,
         whole=probe.claim.slope - central,
-        most=SHOWN,
+        most=most,
     )
     columns = [_Column(subject, probe, coordinate, exponent) for coordinate in outcome.found]
     off = sorted((column for column in columns if column.excess > 0), key=lambda column: -column.excess)
+    for column in off if subject.outputs.size <= CHEAP else off[:1]:
+        column.follow()
     wrong = [column for column in off if not column.forgiven(options)]
-    followed = len(wrong) if subject.outputs.size <= CHEAP else 1
-    entries = [
-        (column.coordinate, column.followed() if number < followed else column.entry())
-        for number, column in enumerate(wrong)
-    ]
+    entries = [(column.coordinate, column.entry) for column in wrong[:SHOWN]]
     entries.sort(key=lambda pair: -abs(pair[1].claimed - pair[1].numerical))
-    forgiven = bool(off) and not wrong and not outcome.left
-    return Located(entries=tuple(entries), more=bool(outcome.left), forgiven=forgiven)
+    more = bool(outcome.left) or len(wrong) > SHOWN
+    return Located(entries=tuple(entries), more=more, forgiven=bool(off) and not wrong)
 
 
 def _best_exponent(subject: Subject, probe: Probe) -> int:
@@ -150,26 +148,27 @@ class _Column:
         self.bar = sums.bar / abs(self.step) + rounding + DUST * probe.largest_entry
         self.excess = abs(self.claimed - self.numerical) - self.bar
 
-    def forgiven(self, options: Probing) -> bool:
-        """Whether the user accepts an error of this size."""
-        return self.excess <= options.atol + options.rtol * abs(self.numerical)
-
-    def entry(self, output: int | None = None, also: tuple[Place, ...] = ()) -> Entry:
-        """The entry as the probe saw it, or for one output alone."""
-        place = self.subject.inputs.locate(self.coordinate)
-        return Entry(
+        place = subject.inputs.locate(coordinate)
+        self.entry = Entry(
             index=place.index,
             part=place.part,
             stored=place.stored,
             claimed=self.claimed,
             numerical=self.numerical,
             bar=self.bar,
-            output=None if output is None else self.subject.outputs.locate(output),
-            also=also,
         )
 
-    def followed(self) -> Entry:
-        """The entry for the one output in which it is most wrong, where there is one."""
+    def forgiven(self, options: Probing) -> bool:
+        """Whether the user accepts the error: of all outputs together, and of the worst, where it is known."""
+        accepted = options.atol + (options.rtol / abs(self.step)) * abs(self.estimates.value)
+        if self.excess > float((abs(self.probe.cotangent) * accepted).sum()):
+            return False
+        worst = self.entry
+        error = abs(worst.claimed - worst.numerical) - worst.bar
+        return worst.output is None or error <= options.atol + options.rtol * abs(worst.numerical)
+
+    def follow(self) -> None:
+        """Make the entry that of the one output in which it is most wrong, where there is one."""
         subject, cotangent = self.subject, self.probe.cotangent
 
         def residual(low: int, high: int) -> float:
@@ -187,20 +186,10 @@ class _Column:
         )
         singled = [entry for entry in map(self._for_output, outcome.found) if entry is not None]
         if not singled:
-            return self.entry()
+            return
         singled.sort(key=lambda entry: -abs(entry.claimed - entry.numerical))
         worst, *others = singled
-        also = tuple(entry.output for entry in others if entry.output is not None)
-        return Entry(
-            index=worst.index,
-            part=worst.part,
-            stored=worst.stored,
-            claimed=worst.claimed,
-            numerical=worst.numerical,
-            bar=worst.bar,
-            output=worst.output,
-            also=also,
-        )
+        self.entry = replace(worst, also=tuple(entry.output for entry in others if entry.output is not None))
 
     def _for_output(self, output: int) -> Entry | None:
         """The Jacobian's entry, unless the claim for this output alone is right."""
@@ -213,13 +202,4 @@ class _Column:
         bar += CLAIM_ROUNDING * subject.gradient_precision * abs(numerical)  # no slope is known better than its digits
         if not abs(claimed - numerical) > bar:
             return None
-        place = subject.inputs.locate(self.coordinate)
-        return Entry(
-            index=place.index,
-            part=place.part,
-            stored=place.stored,
-            claimed=claimed,
-            numerical=numerical,
-            bar=bar,
-            output=subject.outputs.locate(output),
-        )
+        return replace(self.entry, claimed=claimed, numerical=numerical, bar=bar, output=subject.outputs.locate(output))

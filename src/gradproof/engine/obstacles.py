@@ -101,7 +101,7 @@ def all_undefined(subject: Subject) -> Obstacle | None:
 
 def _blurred(subject: Subject, probe: Probe) -> bool:
     """Whether the bar is so wide that a pass would mean nothing."""
-    wide, largest = probe.uncertainty, probe.claim.largest_contribution
+    wide, largest = probe.bar, probe.claim.largest_contribution
     if largest:
         return wide > max(MEANINGFUL * largest, probe.claim.forgiven) and wide > ZERO * _natural(subject)
     return wide > NEAR_FLOOR * probe.sums.floor and wide > ZERO * _natural(subject)

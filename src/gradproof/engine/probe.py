@@ -83,16 +83,11 @@ class Probe:
         return max(known, self.claim.largest_entry)
 
     @property
-    def uncertainty(self) -> float:
+    def bar(self) -> float:
         """How far measuring and rounding may set claim and slope apart."""
         accumulated = CLAIM_ROUNDING * self.ladder.subject.gradient_precision * self.sums.size
         dust = DUST * self.largest_entry * self.ladder.reach
         return self.sums.bar + self.claim.rounding + accumulated + (dust if math.isfinite(dust) else 0.0)
-
-    @property
-    def bar(self) -> float:
-        """How far the claim may lie from the measured slope, with what the user forgives."""
-        return self.uncertainty + self.claim.forgiven
 
     @property
     def resolution(self) -> float:
@@ -108,7 +103,7 @@ class Probe:
             caution = CAUTION**2 if self.sums.bar > 10 * self.sums.floor else CAUTION
         if self.ladder.subject.precision > LOW:
             caution *= 1 + CLEARLY
-        return caution * self.bar / self.ladder.shortest
+        return (caution * self.bar + self.claim.forgiven) / self.ladder.shortest
 
     @property
     def excess(self) -> float:
@@ -172,17 +167,12 @@ def _strays(ladder: Ladder, step: float, seed: int, options: Probing) -> list[Pr
     pushed, estimates = subject.pushforward(ladder.direction), ladder.estimates()
     caution = CAUTION if len(ladder.rungs) < 3 else CAUTION**2
     rounding = CLAIM_ROUNDING * subject.gradient_precision + CLAIM_ACCURACY
-    accepted = forgiving(subject, ladder.direction, options)
     size = subject.claim_size or float(subject.arrays.where(pushed == pushed, abs(pushed), 0.0).max()) / ladder.shortest
-    slack = accepted.atol + DUST * size * ladder.reach + caution * subject.precision * _hidden(ladder)
-    allowed = caution * estimates.bar + (rounding + accepted.rtol) * abs(pushed) + slack
-    gap = abs(pushed - estimates.value)
-    astray = subject.arrays.where(~(gap <= allowed))[0]
+    slack = DUST * size * ladder.reach + caution * subject.precision * _hidden(ladder)
+    allowed = caution * estimates.bar + rounding * abs(pushed) + slack
+    astray = subject.arrays.where(~(abs(pushed - estimates.value) <= allowed))[0]
     if not astray.shape[0]:
         return []
-    if accepted.rtol or accepted.atol:  # what is forgiven of each would add up to more than errors of any sign do
-        worst = int(subject.arrays.argmax((gap / allowed)[astray]))
-        astray = astray[worst : worst + 1]
     few = ladder.watching(Watched(subject, astray))
     return [_look_closer(_compare(few, few.subject.cotangent(seed), seed, options), step, options)]
 
@@ -404,10 +394,10 @@ def _by_blocks(probe: Probe, options: Probing) -> Probe:
     """
     subject, size = probe.ladder.subject, probe.cotangent.shape[0]
     largest = probe.claim.largest_contribution
-    if not largest or probe.uncertainty <= FINE * largest or size < 2:
+    if not largest or probe.bar <= FINE * largest or size < 2:
         return probe
     affordable = max(1, WORK // subject.inputs.size)
-    wanted = min(BLOCKS, (min(probe.uncertainty, largest) / (FINE * largest)) ** 2)
+    wanted = min(BLOCKS, (min(probe.bar, largest) / (FINE * largest)) ** 2)
     count = min(size, affordable, math.ceil(wanted))
     forgiven = forgiving(subject, probe.ladder.direction, options)
     blocks = []
