@@ -9,10 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from gradproof.errors import InputError
+from gradproof.frameworks.torch.makeup import is_sparse
+from gradproof.sparse import joins
 from gradproof.sparse.holding import Holding
 from gradproof.sparse.initialisation import fan_in, scaled_by_fan_in_
 from gradproof.sparse.pattern import Pattern
-from gradproof.sparse.products import matmul
+from gradproof.sparse.products import matmul, parts
 
 
 class SparseLinear(Holding):
@@ -93,9 +95,13 @@ class SparseLinear(Holding):
             self.bias.mul_(bound)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Apply the layer along the last dimension."""
+        """Apply the layer along the last dimension; to a sparse matrix row by row, which gives a strided result."""
         if x.shape[-1:] != (self.in_features,):
             raise InputError(f"The input has shape {list(x.shape)}: its last dimension has to be {self.in_features}.")
+        if is_sparse(x):
+            found, products = joins.multiply(parts(x), (self.pattern.transposed, self.values))
+            result = products.new_zeros(found.shape).index_put(tuple(found.coordinates), products)
+            return result if self.bias is None else result + self.bias
         rows = x.reshape(math.prod(x.shape[:-1]), self.in_features)
         result = matmul((self.pattern, self.values), rows.mT).mT
         if self.bias is not None:
