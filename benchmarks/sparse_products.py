@@ -1,11 +1,13 @@
 """Sparse × dense, forward and backward, beside torch and torchsparsegradutils: how fast, and in how much memory?
 
-Each way at each point runs in a process of its own: square matrices with ten random entries a row, single precision,
+Each way at each point runs in processes of its own: square matrices with ten random entries a row, single precision,
 gradients of both sides asked for. The time is the median of steps after the first, by the wall clock, or with
 `--clock cpu` the processor time, which is what to look at on a machine that is busy with other things. The extra memory
-is the peak of the resident memory over all steps, the first included, above what was there before. A way that needs
-more than the limit is shown as "memory". torchsparsegradutils takes part where it is installed (the extra `bench`).
-Results are compared with each other before times are.
+is the peak of the resident memory over the first two steps above what was there before, in a process whose allocator
+gives blocks back as soon as they are freed: what the C library's holds back otherwise is a matter of chance, as much as
+is needed and more, and grows with the number of steps, so that the fastest way would be charged for taking the most. A
+way that needs more than the limit is shown as "memory". torchsparsegradutils takes part where it is installed (the
+extra `bench`). Results are compared with each other, in double precision, after times and memory were taken.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import resource
 import statistics
 import subprocess
@@ -33,6 +36,7 @@ WAYS = {
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 QUICK = 10**5 * 32  # rows times columns of the dense side
 GOALS = {"coo": 3.0, "csr": 1.5}
+GIVING_BACK = {"MALLOC_MMAP_THRESHOLD_": "65536"}  # to the C library: blocks above this are of their own, and stay so
 
 
 def product(way: str) -> Callable[[Tensor, Tensor], Tensor]:
@@ -87,29 +91,31 @@ def measure(way: str, layout: str, n: int, k: int, options: argparse.Namespace) 
     times: list[float] = []
     began = time.perf_counter()
     while len(times) < 2 or (time.perf_counter() - began < options.budget and len(times) < 200):
-        sparse.grad = dense.grad = None
+        sparse.grad = dense.grad = result = None
         start = clock()
         result = multiply(sparse, dense)
         result.backward(weights)
         times.append(clock() - start)
-        total = float(result.detach().double().norm())
-        del result
-        if times[-1] > 4 * options.budget:
+        if 0 < 4 * options.budget < times[-1]:
             break
     peak = memory_in_use("VmHWM") - before
+    assert result is not None
     assert sparse.grad is not None
     assert dense.grad is not None
     rows, places = _positions(n)
     on_pattern = sparse.grad[rows, places] if sparse.grad.layout is torch.strided else _stored(sparse.grad)
-    sums = (total, float(on_pattern.double().norm()), float(dense.grad.double().norm()))
     return {
         "first": times[0],
         "later": statistics.median(times[1:] or times),
         "memory": peak,
-        "result": sums[0],
-        "sparse": sums[1],
-        "dense": sums[2],
+        "result": _norm(result),
+        "sparse": _norm(on_pattern),
+        "dense": _norm(dense.grad),
     }
+
+
+def _norm(tensor: Tensor) -> float:
+    return float(torch.linalg.vector_norm(tensor.detach(), dtype=torch.float64))
 
 
 def _positions(n: int) -> tuple[Tensor, Tensor]:
@@ -122,18 +128,27 @@ def _stored(gradient: Tensor) -> Tensor:
 
 
 def in_processes(way: str, layout: str, n: int, k: int, options: argparse.Namespace) -> dict[str, float] | None:
-    """The median of several processes where they are quick: what an allocator keeps differs by a few megabytes."""
+    """Memory in one process; times as the median of several where they are quick."""
+    needed = in_a_process(way, layout, n, k, options, memory=True)
+    if needed is None:
+        return None
     rounds = options.rounds if n * k <= QUICK else 1
-    found = [in_a_process(way, layout, n, k, options) for _ in range(rounds)]
-    measured = [one for one in found if one is not None]
-    return {name: statistics.median(one[name] for one in measured) for name in measured[0]} if measured else None
+    found = [in_a_process(way, layout, n, k, options, memory=False) for _ in range(rounds)]
+    timed = [one for one in found if one is not None]
+    if not timed:
+        return None
+    return {**{name: statistics.median(one[name] for one in timed) for name in needed}, "memory": needed["memory"]}
 
 
-def in_a_process(way: str, layout: str, n: int, k: int, options: argparse.Namespace) -> dict[str, float] | None:
+def in_a_process(
+    way: str, layout: str, n: int, k: int, options: argparse.Namespace, *, memory: bool
+) -> dict[str, float] | None:
     command = [sys.executable, "-W", "ignore", "-m", "benchmarks.sparse_products", "--one", way, layout, str(n), str(k)]
-    for name in ("threads", "limit", "budget", "clock"):
+    for name in ("threads", "limit", "clock"):
         command += [f"--{name}", str(getattr(options, name))]
-    done = subprocess.run(command, capture_output=True, text=True)
+    command += ["--budget", "0" if memory else str(options.budget)]
+    environment = {**os.environ, **(GIVING_BACK if memory else {})}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode == 0:
         measured: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
         return measured

@@ -1,6 +1,5 @@
 import copy
 import math
-import warnings
 
 import pytest
 import torch
@@ -184,21 +183,6 @@ def test_layers_train_with_torchs_own_optimisers(kind):
         losses.append(float(loss.detach()))
 
     assert losses[-1] < 0.95 * losses[0]
-
-
-def test_a_compiled_layer_computes_the_same():
-    layer, x = SparseLinear(6, 4, density=0.5), torch.randn(3, 6)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the compiler's own, about itself
-        compiled = torch.compile(layer, backend="aot_eager")
-        result = compiled(x)
-        result.square().sum().backward()
-    gradient = layer.values.grad.clone()
-    layer.zero_grad()
-    layer(x).square().sum().backward()
-
-    assert torch.allclose(result, layer(x))
-    assert torch.allclose(gradient, layer.values.grad)
 
 
 def test_layers_say_what_they_are():

@@ -262,7 +262,7 @@ def test_softmax_of_large_numbers_does_not_overflow():
         (lambda p, v: matmul((p, v.long()), torch.ones(6, 2)), "floating-point or complex"),
         (lambda p, v: matmul((p, v), torch.ones(6, 2, device="meta")), "are on meta and the pattern is on cpu"),
         (lambda p, v: matmul((p, v.to("meta")), torch.ones(6, 2)), "The values are on meta"),
-        (lambda p, v: matmul((p, v), (p.transposed, v)), "Both sides"),
+        (lambda p, v: matmul((p, v), (p, v)), "does not exist"),
         (lambda p, v: matmul(torch.ones(2, 2), torch.ones(2, 2)), "Neither side"),
         (lambda p, v: matmul((p, v), torch.tensor(1.0)), r"has shape \[\]"),
         (lambda p, v: sampled_matmul(p, torch.ones(4, 2), torch.ones(3, 6)), r"needs \[4\] \+ \[k\]"),

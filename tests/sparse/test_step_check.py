@@ -188,6 +188,49 @@ def test_no_step_and_a_random_loss_prove_nothing():
     assert "random" in moving.reason
 
 
+def test_a_step_that_drowns_in_rounding_is_judged_by_longer_ones():
+    x = torch.randn(20, requires_grad=True)
+    tiny = {"lr": 1e-7}
+
+    right = check_step(torch.optim.SGD([x], **tiny), lambda: wrongly_scaled(1.0)(x).sum(), [x])
+    wrong = check_step(torch.optim.SGD([x], **tiny), lambda: wrongly_scaled(1.1)(x).sum(), [x])
+
+    assert right.passed, right
+    assert kinds(wrong) == ["prediction"]
+
+
+def test_a_loss_that_refuses_values_far_from_the_step_is_not_asked_again():
+    x = torch.full((3,), 2.0, requires_grad=True)
+
+    def loss():
+        if float(x.detach().abs().max()) > 2.001:
+            raise ValueError("too far")
+        return x.square().sum()
+
+    assert check_step(torch.optim.SGD([x], lr=1e-6), loss, [x]).verdict is not Verdict.FAIL
+    assert x.detach().max() < 2.0
+
+
+def test_a_step_that_does_not_show_in_the_loss_proves_nothing():
+    x = torch.full((3,), 1e-4, requires_grad=True)
+
+    report = check_step(torch.optim.SGD([x], lr=1e-3), lambda: 1 + x.square().sum().tanh(), [x])
+
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert "does not show" in report.reason
+
+
+def test_a_parameter_that_stays_behind_is_told():
+    linear = nn.Linear(3, 2)
+
+    report = check_step(
+        torch.optim.SGD([linear.weight], lr=0.1), lambda: linear(torch.ones(5, 3)).square().mean(), linear
+    )
+
+    assert report.passed
+    assert report.notes == ("bias has a gradient and did not move.",)
+
+
 def test_a_step_uphill_is_told():
     x = torch.ones(3, requires_grad=True)
 

@@ -11,7 +11,13 @@ PRECISION = {numpy.float32: 2.0**-23, numpy.float64: 2.0**-52}
 
 
 def rounded(function, kind):
-    return lambda t: float(kind(function(t)))
+    """With values that are not finite where they are too large for the type, as a loss has them."""
+
+    def value(t):
+        with numpy.errstate(over="ignore"):
+            return float(kind(function(t)))
+
+    return value
 
 
 @given(
@@ -21,7 +27,7 @@ def rounded(function, kind):
     kind=st.sampled_from([numpy.float32, numpy.float64]),
 )
 def test_the_bar_covers_the_slope_of_a_smooth_loss(size, rate, phase, kind):
-    loss = rounded(lambda t: size * (math.exp(rate * t) + math.sin(phase + rate * t) + 2), kind)
+    loss = rounded(lambda t: size * (numpy.exp(rate * t) + math.sin(phase + rate * t) + 2), kind)
 
     found = slope_at_start(loss, start=loss(0.0), precision=PRECISION[kind])
 
@@ -56,6 +62,28 @@ def test_a_kink_at_the_start_is_told_with_its_two_slopes():
     assert found.sides == (0.0, 2.0)
     assert found.between(0.3)
     assert not found.between(3.0)
+
+
+@pytest.mark.parametrize("place", [0.0, 1e-9, 1e-6, 3e-5])
+@pytest.mark.parametrize("jump", [1e-3, -1e-2])
+def test_a_kink_close_to_the_start_that_curvature_hides_is_within_the_bar(place, jump):
+    def loss(t):
+        return 5 - 12 * t + 7 * t * t + jump * max(0.0, t - place)
+
+    found = slope_at_start(loss, start=loss(0.0), precision=2.0**-52)
+
+    assert found.contains(-12.0) or found.between(-12.0)
+    assert found.bar < 0.8 * abs(jump)
+
+
+@pytest.mark.parametrize("factor", [0.9, 1.1])
+def test_multiples_of_a_step_that_drowns_in_rounding_show_its_slope(factor):
+    loss = rounded(lambda t: 1 + 1e-8 * t + 1e-16 * t * t, numpy.float32)
+
+    found = slope_at_start(loss, start=1.0, precision=PRECISION[numpy.float32])
+
+    assert found.contains(1e-8)
+    assert not found.contains(factor * 1e-8)
 
 
 def test_a_loss_without_finite_values_has_no_slope():

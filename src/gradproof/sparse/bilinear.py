@@ -18,18 +18,22 @@ import torch
 from torch import Tensor
 from torch.autograd import Function, forward_ad
 
-from gradproof.sparse import kernels
+from gradproof.sparse import compiled, kernels
 from gradproof.sparse.pattern import Pattern
 
 
 def multiply(values: Tensor, dense: Tensor, pattern: Pattern, transposed: bool = False) -> Tensor:
     """A·D, or Aᵀ·D, for one value an entry in the order of storage."""
+    if torch.compiler.is_compiling():
+        return compiled.multiply(values, dense, pattern, transposed)
     result: Tensor = _Multiply.apply(values, dense, pattern, transposed)  # type: ignore[no-untyped-call]  # torch's own
     return result
 
 
 def sample(left: Tensor, right: Tensor, pattern: Pattern) -> Tensor:
     """For every entry in the order of storage the sum over k of left[row, k] · right[column, k]."""
+    if torch.compiler.is_compiling():
+        return compiled.sample(left, right, pattern)
     result: Tensor = _Sample.apply(left, right, pattern)  # type: ignore[no-untyped-call]  # torch's own
     return result
 

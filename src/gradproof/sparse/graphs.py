@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from gradproof.errors import InputError
+from gradproof.sparse.holding import Holding
 from gradproof.sparse.pattern import Pattern
 from gradproof.sparse.products import matmul
 from gradproof.sparse.reductions import row_softmax
@@ -13,7 +14,7 @@ from gradproof.sparse.reductions import row_softmax
 WEIGHINGS = ("free", "softmax")
 
 
-class GraphConvolution(nn.Module):
+class GraphConvolution(Holding):
     """y = A x W + b, where A carries messages along the edges of a graph, and its values are learnt.
 
     `edge_index` has sources above targets. With `weighing="softmax"` the weights of the edges that arrive at a node are
@@ -53,18 +54,15 @@ class GraphConvolution(nn.Module):
         self.register_buffer("edge_index", edge_index.clone().to(device) if device else edge_index.clone())
         self.edge_weight = nn.Parameter(torch.empty(pattern.entries, device=device, dtype=dtype))
         self.linear = nn.Linear(in_features, out_features, bias=bias, device=device, dtype=dtype)
-        self._seen: tuple[object, ...] = ()
-        self._known: Pattern | None = None
+        self._look_ahead()
         self.reset_parameters()
 
-    @property
-    def pattern(self) -> Pattern:
+    def _indices(self) -> tuple[Tensor, ...]:
+        return (self.edge_index,)
+
+    def _made(self) -> Pattern:
         """The matrix of messages: row = target, column = source, entries in the order of the edges."""
-        now = (self.edge_index.data_ptr(), self.edge_index._version, self.edge_index.device)
-        if self._known is None or now != self._seen:
-            self._known = Pattern.from_edge_index(self.edge_index, nodes=self.nodes)
-            self._seen = now
-        return self._known
+        return Pattern.from_edge_index(self.edge_index, nodes=self.nodes)
 
     @torch.no_grad()
     def reset_parameters(self) -> None:

@@ -9,37 +9,15 @@ import torch
 from torch import Tensor, nn
 
 from gradproof.errors import InputError
+from gradproof.frameworks.torch.makeup import is_sparse
+from gradproof.sparse import joins
+from gradproof.sparse.holding import Holding
 from gradproof.sparse.initialisation import fan_in, scaled_by_fan_in_
 from gradproof.sparse.pattern import Pattern
-from gradproof.sparse.products import matmul
+from gradproof.sparse.products import matmul, parts
 
 
-class Held(nn.Module):
-    """A module that holds a pattern in buffers: it moves with the module, and is saved and loaded with it."""
-
-    starts: Tensor
-    places: Tensor
-
-    def __init__(self, pattern: Pattern) -> None:
-        super().__init__()
-        csr, _ = pattern.as_csr()
-        self.shape = csr.shape
-        self.register_buffer("starts", csr.indices[0])
-        self.register_buffer("places", csr.indices[1])
-        self._seen: tuple[Any, ...] = ()
-        self._known: Pattern | None = None
-
-    @property
-    def pattern(self) -> Pattern:
-        """Where the entries are, in CSR; looked at again when the buffers were moved or loaded."""
-        now = tuple((buffer.data_ptr(), buffer._version, buffer.device) for buffer in (self.starts, self.places))
-        if self._known is None or now != self._seen:
-            self._known = Pattern(torch.sparse_csr, self.shape, (self.starts, self.places))
-            self._seen = now
-        return self._known
-
-
-class SparseLinear(Held):
+class SparseLinear(Holding):
     """y = x Wᵀ + b with a sparse W, of which only the stored entries exist, train and are saved.
 
     The values are an ordinary strided parameter: any optimiser, data parallelism, mixed precision, averaging and
@@ -62,6 +40,9 @@ class SparseLinear(Held):
         device: of the parameters.
         dtype: of the parameters.
     """
+
+    starts: Tensor
+    places: Tensor
 
     def __init__(
         self,
@@ -86,12 +67,22 @@ class SparseLinear(Held):
                 f"{pattern!r} does not fit a layer from {in_features} to {out_features} features: W has shape "
                 f"{list(shape)}, out_features × in_features."
             )
-        super().__init__(pattern if device is None else pattern.to(device))
+        super().__init__()
+        csr, _ = (pattern if device is None else pattern.to(device)).as_csr()
+        self.register_buffer("starts", csr.indices[0])
+        self.register_buffer("places", csr.indices[1])
         self.in_features, self.out_features = in_features, out_features
         options: dict[str, Any] = {"device": device, "dtype": dtype}
         self.values = nn.Parameter(torch.empty(pattern.entries, **options))
         self.bias = nn.Parameter(torch.empty(out_features, **options)) if bias else None
+        self._look_ahead()
         self.reset_parameters()
+
+    def _indices(self) -> tuple[Tensor, ...]:
+        return self.starts, self.places
+
+    def _made(self) -> Pattern:
+        return Pattern(torch.sparse_csr, (self.out_features, self.in_features), self._indices())
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
@@ -104,9 +95,13 @@ class SparseLinear(Held):
             self.bias.mul_(bound)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Apply the layer along the last dimension."""
+        """Apply the layer along the last dimension; to a sparse matrix row by row, which gives a strided result."""
         if x.shape[-1:] != (self.in_features,):
             raise InputError(f"The input has shape {list(x.shape)}: its last dimension has to be {self.in_features}.")
+        if is_sparse(x):
+            found, products = joins.multiply(parts(x), (self.pattern.transposed, self.values))
+            result = products.new_zeros(found.shape).index_put(tuple(found.coordinates), products)
+            return result if self.bias is None else result + self.bias
         rows = x.reshape(math.prod(x.shape[:-1]), self.in_features)
         result = matmul((self.pattern, self.values), rows.mT).mT
         if self.bias is not None:

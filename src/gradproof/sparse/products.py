@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gradproof.errors import InputError
 from gradproof.frameworks.torch.makeup import is_sparse
-from gradproof.sparse import bilinear
+from gradproof.sparse import bilinear, joins
 from gradproof.sparse.entries import assemble, entries
 from gradproof.sparse.layouts import require_sparse
 from gradproof.sparse.pattern import Pattern
@@ -31,8 +31,8 @@ def parts(sparse: Sparse, *, dense: bool = False) -> tuple[Pattern, Tensor]:
 def matmul(left: Sparse | Tensor, right: Sparse | Tensor) -> Tensor:
     """A matrix product of which one side is sparse: a sparse tensor of any layout, or a pair of pattern and values.
 
-    The other side is a strided matrix, a vector, or a batch of matrices. The gradient of the sparse side lives on its
-    stored entries, and no intermediate has the sparse side's full shape.
+    The other side is a strided matrix, a vector, or a batch of matrices; or sparse too, and then so is the product, as
+    CSR. The gradient of a sparse side lives on its stored entries, and no intermediate has a sparse side's full shape.
 
     >>> import torch
     >>> a = torch.tensor([[0.0, 2.0], [3.0, 0.0]]).to_sparse_csr().requires_grad_()
@@ -46,9 +46,7 @@ def matmul(left: Sparse | Tensor, right: Sparse | Tensor) -> Tensor:
     """
     if _is_sparse(left):
         if _is_sparse(right):
-            raise InputError(
-                "Both sides of the product are sparse: one of them has to be strided, say right.to_dense()."
-            )
+            return assemble(*joins.multiply(parts(left), parts(right)))
         return _times_dense(*parts(left), right, transposed=False)
     if not _is_sparse(right):
         raise InputError("Neither side of the product is sparse. Use torch.matmul, or make one side sparse.")

@@ -23,7 +23,7 @@ from gradproof.errors import InputError
 from gradproof.frameworks.torch.randomness import HeldGenerators
 from gradproof.sparse.pattern import Pattern
 from gradproof.sparse.snapshots import Snapshot, gradient_values, inner, named, write
-from gradproof.sparse.step_slope import Slope, slope_at_start
+from gradproof.sparse.step_slope import CLOSER, FINEST, Slope, slope_at_start
 
 BACKWARD = 64.0  # roundings granted to a gradient entry
 SHOWN = 5  # entries of a finding
@@ -161,6 +161,10 @@ class _Line:
                     slip += inner(self.gradients[name], there - start) - t * inner(self.gradients[name], delta)
                     write(tensor, there)
                 return self.evaluation() - (0.0 if t == 1 else slip)
+            except (ArithmeticError, RuntimeError, ValueError):
+                if abs(t) <= 1:
+                    raise
+                return math.nan  # nobody asked the loss for a value so far away
             finally:
                 for name, tensor in self.tensors.items():
                     write(tensor, self.after[name].values)
@@ -171,10 +175,22 @@ class _Line:
         return sum(inner(self.gradients[name], delta) for name, delta in self.moved.items())
 
     @property
+    def size(self) -> float:
+        """What the parameters' claims amount to, each by itself: together they may cancel."""
+        return sum(abs(inner(self.gradients[name], delta)) for name, delta in self.moved.items())
+
+    @property
     def rounding(self) -> float:
         """What the claim may owe to the rounding of each gradient entry in a backward of some length."""
         sizes = (inner(self.gradients[name].abs(), delta.abs()) for name, delta in self.moved.items())
         return BACKWARD * self.precision * sum(sizes) + CLAIM_ACCURACY * abs(self.predicted)
+
+    @property
+    def left_behind(self) -> list[str]:
+        """The parameters with a gradient of which no entry moved."""
+        return [
+            name for name, delta in self.moved.items() if bool(self.gradients[name].any()) and not bool(delta.any())
+        ]
 
     @property
     def precision(self) -> float:
@@ -182,8 +198,15 @@ class _Line:
         return max(torch.finfo(snapshot.values.dtype).eps for snapshot in self.before.values())
 
     def slope(self, start: float) -> Slope:
-        """The slope at the start, with what the claim may owe to rounding in its bar."""
-        found = slope_at_start(self.value, start=start, precision=self.precision)
+        """The slope at the start, looked at more closely if it denies the claim."""
+        slope = self._slope(start, FINEST)
+        if slope.contains(self.predicted) or slope.between(self.predicted) or not math.isfinite(slope.bar):
+            return slope
+        return self._slope(start, CLOSER)
+
+    def _slope(self, start: float, finest: int) -> Slope:
+        """With what the claim may owe to rounding in its bar."""
+        found = slope_at_start(self.value, start=start, precision=self.precision, finest=finest)
         return replace(found, bar=found.bar + self.rounding)
 
 
@@ -210,8 +233,11 @@ def _report(line: _Line, loss_before: float, findings: list[Finding], loss_after
                     reason = "The loss has a kink at the start of the step, and the claim lies between its two slopes."
                 else:
                     findings = [_misprediction(predicted, slope)]
+            elif slope.bar > line.size:
+                reason = "The step does not show in the loss: its values are too coarse to tell the slope from none."
             if predicted > 0:
                 notes.append("The step leads uphill: the gradient predicts that the loss rises.")
+            notes += [f"{name} has a gradient and did not move." for name in line.left_behind]
     verdict = Verdict.FAIL if findings else Verdict.INCONCLUSIVE if reason else Verdict.PASS
     return StepReport(
         verdict=verdict,

@@ -2,7 +2,8 @@
 
 A step is no small thing: a network has kinks all along it, each too small to be told, which together bend the loss as
 curvature would and then differ from it. So a coarse pair of slopes is believed only as far as the finer pairs were
-steady: its bar holds all the drift that was seen on the way up, beyond what noise makes of it.
+steady: its bar holds all the drift that was seen on the way up, beyond what noise makes of it. A step may also be too
+small a thing: where its values drown in rounding, multiples of it are looked at, which go the same way.
 """
 
 from __future__ import annotations
@@ -13,7 +14,11 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 RATIO = 4.0  # between neighbouring fractions of the step
-EXPONENTS = range(-7, 1)  # from a tiny fraction of the step, where it is all but straight, to the step itself
+FINEST = -7  # the exponent of the smallest fraction, where the step is all but straight
+CLOSER = -11  # the same on doubt: kinks are hundreds of times rarer there
+BEYOND = range(1, 11)  # multiples of a step that is too short to show in values of the loss
+PATIENCE = 3  # multiples in a row that say nothing new end the search
+ENOUGH = 0.01  # of the slope: with a bar below this no longer step is looked at
 VALUES = 4.0  # roundings granted to a value of the loss
 NOISY = 1.25  # times the noise of a slope, for the difference to the slope on the next larger fraction
 USUAL = 0.3  # of the noise granted is what a slope usually shows of it
@@ -54,21 +59,34 @@ class _Rung:
         return self.right - self.left
 
 
-def slope_at_start(loss: Callable[[float], float], *, start: float, precision: float) -> Slope:
+def slope_at_start(loss: Callable[[float], float], *, start: float, precision: float, finest: int = FINEST) -> Slope:
     """The slope at t = 0 of a function whose value there is `start`, and whose values are rounded to `precision`.
 
     >>> found = slope_at_start(lambda t: math.exp(t), start=1.0, precision=2.2e-16)
     >>> found.contains(1.0), found.contains(1.00001), found.bar < 1e-6
     (True, False, True)
     """
-    rungs = []
-    for t in (RATIO**exponent for exponent in EXPONENTS):
-        below, above = loss(-t), loss(t)
-        rungs.append(_Rung(t, (start - below) / t, (above - start) / t))
+    rungs = [_rung(loss, start, RATIO**exponent) for exponent in range(finest, 1)]
     known = [rung for rung in rungs if math.isfinite(rung.slope)]
     if len(known) < 2:
         return Slope(math.nan, math.inf)
-    return _best(known, _noise(known, start, precision))
+    noise = _noise(known, start, precision)
+    found, idle = _best(known, noise), 0
+    for exponent in BEYOND:
+        if found.bar <= ENOUGH * abs(found.value) or idle == PATIENCE:
+            break
+        known.append(_rung(loss, start, RATIO**exponent))
+        if not math.isfinite(known[-1].slope):
+            break
+        farther = _best(known, noise)
+        idle = 0 if farther.bar < found.bar else idle + 1
+        found = farther
+    return found
+
+
+def _rung(loss: Callable[[float], float], start: float, t: float) -> _Rung:
+    below, above = loss(-t), loss(t)
+    return _Rung(t, (start - below) / t, (above - start) / t)
 
 
 def _noise(rungs: list[_Rung], start: float, precision: float) -> float:
@@ -86,11 +104,12 @@ def _best(rungs: list[_Rung], noise: float) -> Slope:
         # accident now and then; three in a row are not.
         wander = max(drop / 2.0**beyond for beyond, drop in enumerate(drops[k : k + 3]))
         value = fine.slope + (fine.slope - coarse.slope) / (RATIO**2 - 1)
-        bar = drift + WANDER * wander + NOISY * noise / fine.t
-        found.append(Slope(value, bar, _sides(fine, coarse, noise)))
+        sides = _sides(fine, coarse, noise)
+        bar = drift + WANDER * wander + NOISY * noise / fine.t + (0.0 if sides else _hidden(fine, coarse, noise))
+        found.append(Slope(value, bar, sides))
         drift += max(0.0, drops[k] - USUAL * noise / fine.t)
-    best = min(range(len(found)), key=lambda k: found[k].bar)
-    return _confirmed(found[best], found[max(0, best - WITNESS)])
+    confirmed = (_confirmed(slope, found[max(0, k - WITNESS)]) for k, slope in enumerate(found))
+    return min(confirmed, key=lambda slope: slope.bar)
 
 
 def _confirmed(best: Slope, finer: Slope) -> Slope:
@@ -98,6 +117,17 @@ def _confirmed(best: Slope, finer: Slope) -> Slope:
     return replace(best, bar=max(best.bar, abs(best.value - finer.value) + finer.bar))
 
 
+def _hidden(fine: _Rung, coarse: _Rung, noise: float) -> float:
+    """How far off a kink near the start puts a slope, where curvature hides it: half the bend that does not shrink."""
+    lasting = (RATIO * fine.bend - coarse.bend) / (RATIO - 1)
+    return max(0.0, abs(lasting) / 2 - NOISY * noise / fine.t)
+
+
 def _sides(fine: _Rung, coarse: _Rung, noise: float) -> tuple[float, float] | None:
     clear = abs(fine.bend) > 4 * noise / fine.t
-    return (fine.left, fine.right) if clear and abs(fine.bend) > KINK * abs(coarse.bend) else None
+    if not clear or abs(fine.bend) <= KINK * abs(coarse.bend):
+        return None
+    left, right = (
+        (RATIO * near - far) / (RATIO - 1) for near, far in ((fine.left, coarse.left), (fine.right, coarse.right))
+    )
+    return left, right
