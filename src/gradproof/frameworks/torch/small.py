@@ -80,6 +80,10 @@ class InNumpy:
         """As of the subject."""
         return self._subject.cotangent(seed).numpy()
 
+    def weights(self, seed: int) -> Array:
+        """As of the subject."""
+        return self.cotangent(seed)
+
     def evaluate(self, direction: Array, t: float) -> Array:
         """As of the subject."""
         return self._asked(self._subject.evaluate, direction, t)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -23,7 +24,7 @@ from gradproof.frameworks.torch.charts import Semantics, chart_of, refuse_malfor
 from gradproof.frameworks.torch.duals import push
 from gradproof.frameworks.torch.makeup import is_plain, memory_of, replica
 from gradproof.frameworks.torch.observing import observed_space
-from gradproof.frameworks.torch.spaces import Space, scale_of
+from gradproof.frameworks.torch.spaces import BLOCK, Drawn, Space, scale_of
 
 SAME = 64.0  # units of rounding by which a value may differ from the same in double precision
 ABSENT = (
@@ -110,7 +111,6 @@ class TorchSubject:
         paths = [self.slots[number].path for number in self.varied]
         charts = [chart_of(point, self.semantics) for point in self.points]
         self.inputs = Space(paths, self.points, charts)
-        self._origins = [chart.origin(point) for chart, point in zip(charts, self.points, strict=True)]
 
     def _take_in(self, copies: list[Tensor], result: Any) -> None:
         """The point's value, what of it can be differentiated, and its precision."""
@@ -127,9 +127,8 @@ class TorchSubject:
         self.detached = not connected
         self.caller.paths = [path for path, _ in connected or tensors]
         self.results = [tensor for _, tensor in connected or tensors]
-        self.outputs, remarks = observed_space(self)
+        self.outputs, self.centre, remarks = observed_space(self)
         self._notes += remarks
-        self.centre = self.outputs.coordinates(self.results)
         self._size = self._largest_value()
         self.storages = memory_of(self.results) if self.outputs.plain else set()
         self.precision = max(self.inputs.precision, self.outputs.precision)
@@ -153,8 +152,12 @@ class TorchSubject:
     @property
     def point(self) -> Tensor:
         """The point, as coordinates."""
-        pieces = [origin.to(self.inputs.device, torch.float64) for origin in self._origins]
+        pieces = [origin.to(self.inputs.device, torch.float64) for origin in self._origins()]
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+
+    def _origins(self) -> Iterator[Tensor]:
+        """The coordinates of each point; made anew, since of a sparse one they may take memory."""
+        return (part.chart.origin(point) for part, point in zip(self.inputs.parts, self.points, strict=True))
 
     @property
     def mutated(self) -> list[str]:
@@ -164,11 +167,11 @@ class TorchSubject:
     def direction(self, seed: int, step: float, absolute: bool) -> Tensor:
         """A random direction, scaled to the point, such that the point plus it is representable."""
         if self._scales is None:
-            self._scales = [scale_of(origin, self.inputs.device) for origin in self._origins]
+            self._scales = [scale_of(origin, self.inputs.device) for origin in self._origins()]
         scales = [step if absolute else step * scale for scale in self._scales]
         common = scales[0] if len(scales) == 1 and isinstance(scales[0], float) else 1.0
         vector = self.inputs.random(2 * seed, common)
-        for part, origin, scale in zip(self.inputs.parts, self._origins, scales, strict=True):
+        for part, origin, scale in zip(self.inputs.parts, self._origins(), scales, strict=True):
             piece = vector[part.start : part.stop]
             if scale is not common:
                 piece.mul_(scale)
@@ -188,6 +191,13 @@ class TorchSubject:
             vector.mul_(1 / self._size)
         return vector if self.finite else torch.where(torch.isfinite(self.centre), vector, 0.0)
 
+    def weights(self, seed: int) -> Tensor | Drawn:
+        """The same, to be read a slice at a time."""
+        if not self.finite or self.outputs.size <= BLOCK:
+            return self.cotangent(seed)
+        drawn = self.outputs.drawn(2 * seed + 1)
+        return drawn if ORDINARY[0] < self._size < ORDINARY[1] else replace(drawn, factor=1 / self._size)
+
     def evaluate(self, direction: Tensor, t: float) -> Tensor:
         """The value at point + t·direction; NaN throughout where the function raises or its output changes shape."""
         if direction is not self._direction:
@@ -203,9 +213,10 @@ class TorchSubject:
                 f"the output changed from {_shapes(self.results)} to {_shapes(results)} when the inputs moved a little"
             )
             return torch.full_like(self.centre, torch.nan)
-        values = self.outputs.coordinates(results)
         if not self.outputs.plain:
-            return values  # a copy
+            del moved
+            return self.outputs.coordinates(results)  # a copy
+        values = self.outputs.coordinates(results)
         storages = memory_of(results)
         if not storages.isdisjoint(self.storages) or not storages.isdisjoint(self._again):
             return self._from_shared_memory(values)
