@@ -171,14 +171,20 @@ def _asked(ladder: Ladder, step: float, seed: int, options: Probing) -> list[Pro
 
 def _seen_at_a_glance(ladder: Ladder, seeds: list[int], seed: int, options: Probing) -> list[Probe]:
     """The answers for very many outputs, held for no longer than they are needed; none where one leaves a doubt."""
-    subject, probes = ladder.subject, []
-    for each, sums in zip(seeds, glance(ladder, [subject.weights(each) for each in seeds]), strict=True):
-        probe = _claimed(ladder, subject.cotangent(each), sums, seed, options)
+
+    def answer(cotangent: Array, sums: Sums) -> Probe | None:
+        probe = _claimed(ladder, cotangent, sums, seed, options)
         largest = probe.claim.largest_contribution
         narrow = probe.uncertainty <= (FINE * largest if largest else NEAR_FLOOR * sums.floor)
-        if not (_clear(probe) and narrow):
+        light = replace(probe, ladder=ladder.spent(), claimed=None, cotangent=None)
+        return light if _clear(probe) and narrow else None
+
+    subject, probes = ladder.subject, []
+    for each, sums in zip(seeds, glance(ladder, [subject.weights(each) for each in seeds]), strict=True):
+        probe = answer(subject.cotangent(each), sums)
+        if probe is None:
             return []
-        probes.append(replace(probe, ladder=ladder.spent(), claimed=None, cotangent=None))
+        probes.append(probe)
     return probes
 
 
