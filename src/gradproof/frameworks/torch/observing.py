@@ -16,7 +16,7 @@ from torch import Tensor
 from gradproof.engine.ladder import first_step
 from gradproof.engine.subject import DerivativeError
 from gradproof.frameworks.torch.charts import Observed, Stored, observed, widened
-from gradproof.frameworks.torch.layouts import pattern_of
+from gradproof.frameworks.torch.layouts import index_tensors, stored_values, with_values
 from gradproof.frameworks.torch.makeup import is_sparse
 from gradproof.frameworks.torch.patterns import same_pattern
 from gradproof.frameworks.torch.spaces import Space
@@ -93,14 +93,18 @@ def _wider(subject: TorchSubject, patterns: Patterns, steps: Sequence[Tensor], t
     return _widened(subject, patterns, results) if len(results) == len(patterns) else None
 
 
+def _sharing(pattern: Tensor, known: Sequence[Tensor]) -> Tensor:
+    """The pattern, with the indices of the first of some others that are the same."""
+    same = (index_tensors(other) for other in known if same_pattern(pattern, other))
+    return with_values(pattern, stored_values(pattern), next(same, None))
+
+
 def _widened(subject: TorchSubject, patterns: Patterns, results: Sequence[Tensor]) -> Patterns:
     """The patterns of sparse results, wider by those of other results."""
     known = [part.chart.template for part in subject.inputs.parts if isinstance(part.chart, Stored)]
     found: Patterns = []
     for path, first, pattern, result in zip(subject.caller.paths, subject.results, patterns, results, strict=True):
         if is_sparse(first):
-            pattern = widened(path, pattern, result)
-            shared = (pattern_of(other) for other in known if same_pattern(pattern, other))
-            pattern = next(shared, pattern)
+            pattern = _sharing(widened(path, pattern, result), known)
         found.append(pattern)
     return found

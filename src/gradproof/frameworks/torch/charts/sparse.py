@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import torch
@@ -29,6 +30,7 @@ class Stored:
         self.shape, self._cells = tuple(point.shape), Cells(point if template is None else template)
         self._values, self._own, self._masked = stored_values(point), own, own is None
         self._like = stored_values(self.template)
+        self._starts: list[int] = []  # of the point's own cells in each piece of the template
         self._unread, self._strided = 0, False
         self.size = self._like.numel() * (2 if self._like.is_complex() else 1)
 
@@ -67,14 +69,14 @@ class Stored:
         assert self._own is not None
         if not self.size:
             return values
-        width, done = self.size // len(self._own), 0
+        width = self.size // len(self._own)
         rows, point = as_real(values).view(-1, width), as_real(self._values).reshape(-1, width)
-        for where in slices(0, len(rows)):
-            own = self._own[where]
-            count = int(own.sum())
+        if not self._starts:
+            counts = [int(self._own[where].sum()) for where in slices(0, len(rows))]
+            self._starts = [0, *itertools.accumulate(counts)]
+        for where, (start, stop) in zip(slices(0, len(rows)), itertools.pairwise(self._starts), strict=True):
             piece = torch.zeros_like(rows[where])
-            rows[where] += piece.masked_scatter_(own[:, None], point[done : done + count])
-            done += count
+            rows[where].add_(piece.masked_scatter_(self._own[where, None], point[start:stop]))
         return values
 
     def fits(self, tensor: Tensor) -> bool:
