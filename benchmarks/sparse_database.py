@@ -29,6 +29,7 @@ from benchmarks.sparse_samples import LAYOUTS, Sample, samples
 
 MISSING = "not differentiable"
 FEW, MANY = 4, 40  # entries of an input that the judge looks at: of a pass, of a fail
+CONTRACTS: dict[str, tuple[str, ...] | None] = {"none": (), "usual": None}
 COLUMNS = ("pass", "fail", "inconclusive", MISSING, "raised at the point", "gradproof raised", "ended the process")
 
 
@@ -46,7 +47,7 @@ class Line:
     explained: bool = True
 
 
-def examined(layout: str, sample: Sample, masked: bool) -> Line:
+def examined(layout: str, sample: Sample, masked: bool, contracts: str) -> Line:
     """gradproof's verdict, and where there is one, what the independent judge says to it."""
     who = {"layout": layout, "masked": masked, "name": sample.name, "number": sample.number}
     try:
@@ -54,7 +55,9 @@ def examined(layout: str, sample: Sample, masked: bool) -> Line:
     except Exception as error:
         return Line(**who, outcome="raised at the point", reason=_brief(error))
     try:
-        report = gradproof.check(sample.function, sample.inputs, masked=masked, contracts=(), seed=sample.number)
+        report = gradproof.check(
+            sample.function, sample.inputs, masked=masked, contracts=CONTRACTS[contracts], seed=sample.number
+        )
     except Exception as error:
         return Line(**who, outcome="gradproof raised", reason=_brief(error), explained=False)
     outcome = MISSING if report.reason.startswith(MISSING) else report.verdict.value
@@ -108,7 +111,7 @@ def _brief(what: Any) -> str:
     return text.split("\n")[0].split(" This could be because")[0].split(" (FYI")[0][:160]
 
 
-def work(layout: str, dtype: str, converted: int, pattern: str, skipped: int) -> None:
+def work(layout: str, dtype: str, contracts: str, converted: int, pattern: str, skipped: int) -> None:
     """Print a line before and after every sample, from some place on."""
     number = 0
     for sample in samples(LAYOUTS[layout], getattr(torch, dtype), converted, pattern):
@@ -118,16 +121,25 @@ def work(layout: str, dtype: str, converted: int, pattern: str, skipped: int) ->
                 continue
             print(json.dumps({"layout": layout, "masked": masked, "name": sample.name, "number": sample.number}))
             sys.stdout.flush()
-            print(json.dumps(asdict(examined(layout, sample, masked))), flush=True)
+            print(json.dumps(asdict(examined(layout, sample, masked, contracts))), flush=True)
 
 
-def lines_of(layout: str, dtype: str, converted: int, pattern: str) -> Iterator[Line]:
+def lines_of(layout: str, dtype: str, contracts: str, converted: int, pattern: str) -> Iterator[Line]:
     """All lines of a layout, from processes of their own."""
     skipped, ended = 0, True
     while ended:
         ended = False
         command = [sys.executable, "-m", "benchmarks.sparse_database", "--worker", layout, "--dtype", dtype]
-        command += ["--converted", str(converted), "--operator", pattern, "--skip", str(skipped)]
+        command += [
+            "--contracts",
+            contracts,
+            "--converted",
+            str(converted),
+            "--operator",
+            pattern,
+            "--skip",
+            str(skipped),
+        ]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
             assert process.stdout is not None
             begun = None
@@ -185,6 +197,9 @@ def show_reasons(lines: list[Line]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description="False alarms over PyTorch's sparse samples.")
     parser.add_argument("--dtype", choices=("float64", "complex128"), default="float64")
+    parser.add_argument(
+        "--contracts", choices=CONTRACTS, default="none", help="of a broken one the judge knows nothing"
+    )
     parser.add_argument("--layout", nargs="+", choices=LAYOUTS, default=list(LAYOUTS))
     parser.add_argument("--converted", type=int, default=4, help="dense samples, of an operator without sparse ones")
     parser.add_argument("--operator", default="", help="only operators whose name contains this")
@@ -192,12 +207,12 @@ def main() -> int:
     parser.add_argument("--skip", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
-        work(options.worker, options.dtype, options.converted, options.operator, options.skip)
+        work(options.worker, options.dtype, options.contracts, options.converted, options.operator, options.skip)
         return 0
     lines = [
         line
         for layout in options.layout
-        for line in lines_of(layout, options.dtype, options.converted, options.operator)
+        for line in lines_of(layout, options.dtype, options.contracts, options.converted, options.operator)
     ]
     show_table(lines, options.dtype)
     show_fails(lines)

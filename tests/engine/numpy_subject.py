@@ -62,6 +62,9 @@ class NumpySubject:
     def cotangent(self, seed):
         return np.where(np.isfinite(self.centre), _signed(2 * seed + 1, self.centre.size), 0.0)
 
+    def weights(self, seed):
+        return self.cotangent(seed)
+
     def evaluate(self, direction, t):
         self.evaluations += 1
         point = self.point.astype(np.longdouble) if self.exact else self.point

@@ -287,6 +287,7 @@ def test_very_many_outputs_are_probed_as_cheaply_as_few():
 
     assert probe.agrees
     assert (subject.evaluations, subject.pullbacks) == (4, 1)
+    assert {rung.plus is None and rung.minus is None for rung in probe.ladder.rungs} == {True}
 
 
 def test_a_wrong_entry_behind_very_many_outputs_disagrees():

@@ -57,6 +57,10 @@ class Columns:
         rows = slice(self._first, self._first + self._rows)
         return self.arrays.concatenate([self.whole.cotangent(seed + k)[rows] for k in range(len(self.columns))])
 
+    def weights(self, seed: int) -> Array:
+        """The same."""
+        return self.cotangent(seed)
+
     def evaluate(self, direction: Array, t: float) -> Array:
         """The values along each direction; those of a direction that was taken out stand still."""
         return self.evaluate_along(direction, [t])[0]

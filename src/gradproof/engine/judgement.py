@@ -110,7 +110,7 @@ class _Evidence:
         return bool(self.options.rtol or self.options.atol)
 
     def localised(self, probe: Probe) -> Located:
-        """The wrong entries behind a probe's disagreement; where nothing may be left out, not the forgiven ones alone."""
+        """The wrong entries behind a probe's disagreement, looked for among all of them where none may be left out."""
         located = localise(probe, self.options)
         if self.exhaustive and located.forgiven and located.more:
             located = localise(probe, self.options, most=self.subject.inputs.size)

@@ -16,6 +16,7 @@ from gradproof.engine.subject import Array, Subject, Watched
 ROUNDING = 0.75  # units of rounding in the slope from values that are rounded correctly: 0.54, and some to spare
 CHUNK = 1 << 16  # entries worked on at once: small enough for the processor's cache, large enough to amortise a call
 CLIMB = 0.5  # the largest step, relative to the point's own scale
+BOTTOM = (0, 1)  # the exponents of the rungs that a ladder begins with
 SAMPLE = 1 << 12  # outputs that stand for all when noise is told
 
 
@@ -114,6 +115,19 @@ class Ladder:
             every = slice(None, None, max(1, self.subject.outputs.size // SAMPLE))
             self._noise = noise_around(self.subject.centre[every], self._cut(every), least)
         return self._noise
+
+    def values(self, t: float) -> Array:
+        """The values at one step, of either sign, which are not kept if they are not there."""
+        known = next((rung for rung in self.rungs if rung.t == abs(t)), None)
+        if known is None:
+            return self.subject.evaluate(self.direction, t)
+        return known.plus if t > 0 else known.minus
+
+    def spent(self) -> Ladder:
+        """The two rungs that a ladder begins with, without their values: they are of no further use, and large."""
+        other = Ladder(self.subject, self.direction)
+        other.rungs = [Rung(RATIO**exponent, None, None) for exponent in BOTTOM]
+        return other
 
     def between(self, k: int) -> Ladder:
         """The ladder of two neighbouring rungs alone."""

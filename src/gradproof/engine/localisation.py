@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from gradproof.engine.ladder import Ladder
 from gradproof.engine.probe import DUST, Probe
-from gradproof.engine.results import Entry, Place
+from gradproof.engine.results import Entry
 from gradproof.engine.slopes import Estimates
 from gradproof.engine.subject import Subject
 from gradproof.engine.weighing import CLAIM_ACCURACY, CLAIM_ROUNDING, Probing, combine, predicted, restricted, weighed
@@ -86,7 +86,7 @@ def _middle(low: int, high: int, edges: list[int]) -> int:
 
 
 def localise(probe: Probe, options: Probing, *, most: int = SHOWN) -> Located:
-    """The wrong entries behind a probe's disagreement, or the worst of them; what is forgiven is forgiven one by one."""
+    """The wrong entries behind a probe's disagreement, or the worst of them; each may be forgiven by itself."""
     subject = probe.ladder.subject
     exponent = _best_exponent(subject, probe)
     t = 4.0**exponent

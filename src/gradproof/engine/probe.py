@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from gradproof.engine.ladder import CLIMB, SAMPLE, Ladder, first_step
+from gradproof.engine.ladder import BOTTOM, CLIMB, SAMPLE, Ladder, first_step
 from gradproof.engine.slopes import RATIO, Estimates
 from gradproof.engine.subject import Array, Subject, Watched
 from gradproof.engine.weighing import (
@@ -135,7 +135,8 @@ def ask(subject: Subject, seed: int, options: Probing, span: tuple[int, int] | N
     if span is not None:
         direction = restricted(subject, direction, *span)
     ladder = Ladder(subject, direction)
-    ladder.add(0, 1)
+    if subject.outputs.size < VAST or subject.mode == "forward":
+        ladder.add(*BOTTOM)
     probes = _asked(ladder, step, seed, options)
     if subject.mode == "forward" and all(probe.agrees for probe in probes):
         probes += _strays(ladder, step, seed, options)
@@ -146,18 +147,39 @@ def _asked(ladder: Ladder, step: float, seed: int, options: Probing) -> list[Pro
     subject = ladder.subject
     seeds = [seed, seed + 1] if subject.inputs.size >= LARGE and subject.mode == "reverse" else [seed]
     vast = subject.outputs.size >= VAST
-    probes: list[Probe] = []
+    probes = _seen_at_a_glance(ladder, seeds, seed, options) if vast and subject.finite else []
+    if probes:
+        return probes
+    if not ladder.rungs:
+        ladder.add(*BOTTOM)
     for together in [[each] for each in seeds] if vast else [seeds]:  # of vast ones, one at a time is held
         cotangents = [subject.cotangent(each) for each in together]
-        for cotangent, sums in zip(cotangents, (glance if vast else combine_each)(ladder, cotangents), strict=True):
+        for cotangent, sums in zip(cotangents, combine_each(ladder, cotangents), strict=True):
             probe = _claimed(ladder, cotangent, sums, seed, options)
-            if vast and not _clear(probe):
-                probe = replace(probe, sums=combine(ladder, cotangent))
             refined = _by_blocks(probe, options) if _clear(probe) else probe
             if not (_clear(probe) and refined.agrees):
                 return _doubted(refined, cotangent, step, options)
             kept = None if vast else refined.cotangent  # of no further use, and large
             probes.append(replace(refined, claimed=None, cotangent=kept))
+    return probes
+
+
+def _seen_at_a_glance(ladder: Ladder, seeds: list[int], seed: int, options: Probing) -> list[Probe]:
+    """The answers for very many outputs, held for no longer than they are needed; none where one leaves a doubt."""
+
+    def answer(cotangent: Array, sums: Sums) -> Probe | None:
+        probe = _claimed(ladder, cotangent, sums, seed, options)
+        largest = probe.claim.largest_contribution
+        narrow = probe.bar <= (FINE * largest if largest else NEAR_FLOOR * sums.floor)
+        light = replace(probe, ladder=ladder.spent(), claimed=None, cotangent=None)
+        return light if _clear(probe) and narrow else None
+
+    subject, probes = ladder.subject, []
+    for each, sums in zip(seeds, glance(ladder, [subject.weights(each) for each in seeds]), strict=True):
+        probe = answer(subject.cotangent(each), sums)
+        if probe is None:
+            return []
+        probes.append(probe)
     return probes
 
 

@@ -116,6 +116,10 @@ class Subject(Protocol):
         """A random incoming gradient: signs times magnitudes in [½, 1]."""
         ...
 
+    def weights(self, seed: int) -> Array:
+        """The same, to be read a slice at a time and not held: of very many outputs it is large."""
+        ...
+
     def evaluate(self, direction: Array, t: float) -> Array:
         """The value at point + t·direction; NaN throughout where the function is not defined."""
         ...
@@ -204,6 +208,10 @@ class Watched:
     def cotangent(self, seed: int) -> Array:
         """As of the whole, for the watched outputs."""
         return self.whole.cotangent(seed)[self.chosen]
+
+    def weights(self, seed: int) -> Array:
+        """The same."""
+        return self.cotangent(seed)
 
     def evaluate(self, direction: Array, t: float) -> Array:
         """The watched values."""

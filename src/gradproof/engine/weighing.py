@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from gradproof.engine.ladder import Ladder, slices
-from gradproof.engine.slopes import Estimates, extrapolated
+from gradproof.engine.ladder import BOTTOM, Ladder, slices
+from gradproof.engine.slopes import RATIO, Estimates, Rung, best_slopes, extrapolated
 from gradproof.engine.subject import Array, Subject
 
 SPREAD = 2.0  # bars of many outputs add like independent errors; this many of their root-sum-squares count
@@ -79,32 +79,51 @@ def combine_each(ladder: Ladder, cotangents: list[Array], low: int = 0, high: in
 def glance(ladder: Ladder, cotangents: list[Array]) -> list[Sums]:
     """The same for very many outputs on two rungs, with bars from an eighth of them: enough where nothing is in doubt.
 
+    The values are let go one after the other, the cotangents read slice by slice, and only the eighth is held.
     An output of which the slope is not known makes the sum NaN, and one with an odd bar may go unseen: then the bar is
     too small, not too wide, and what disagrees with it is weighed in full.
     """
-    lower, upper = ladder.rungs
-    near, far = [0.0] * len(cotangents), [0.0] * len(cotangents)
-    totals = [_Total(ladder.subject.arrays, cotangent) for cotangent in cotangents]
-    floors, share = 0.0, 0.0
-    for where in slices(0, ladder.subject.outputs.size):
-        fine, coarse = lower.plus[where] - lower.minus[where], upper.plus[where] - upper.minus[where]
-        for number, cotangent in enumerate(cotangents):
-            near[number] += float(cotangent[where] @ fine)
-            far[number] += float(cotangent[where] @ coarse)
-        part = -(-(where.stop - where.start) // GLIMPSE)
-        share += part
-        for few, piece in ladder.pieces(where.start, where.start + part):
-            floors += float(piece.floor @ piece.floor)
-            for total in totals:
-                total.add(few, piece)
-    share /= ladder.subject.outputs.size
+    subject, around = ladder.subject, ladder.noise()
+    xp = subject.arrays
+    changes: list[list[float]] = []
+    rungs: list[Rung] = []
+    for t in (RATIO**exponent for exponent in BOTTOM):
+        (minus, behind), (plus, ahead) = (_glimpsed(ladder, side, cotangents) for side in (-t, t))
+        rungs.append(Rung(t, minus, plus))
+        changes.append([0.5 / t * (after - before) for after, before in zip(ahead, behind, strict=True)])
+    centre = _some(subject, subject.centre)
+    totals = [_Total(xp, _some(subject, cotangent)) for cotangent in cotangents]
+    floors = 0.0
+    for where in slices(0, centre.shape[0]):
+        cut = [Rung(rung.t, rung.minus[where], rung.plus[where]) for rung in rungs]
+        piece = best_slopes(xp, centre[where], cut, around)
+        floors += float(piece.floor @ piece.floor)
+        for total in totals:
+            total.add(where, piece)
+    widen = math.sqrt(subject.outputs.size / centre.shape[0])
     answers = []
-    for total, fine, coarse in zip(totals, near, far, strict=True):
+    for total, near, far in zip(totals, *changes, strict=True):
         seen = total.sums(1.0, SPREAD * USUAL_WEIGHT * math.sqrt(floors))
-        slope = extrapolated(fine * (0.5 / lower.t), coarse * (0.5 / upper.t))
-        widen = math.sqrt(1 / share)
-        answers.append(Sums(slope, widen * seen.bar, widen * seen.floor, widen * seen.size))
+        answers.append(Sums(extrapolated(near, far), widen * seen.bar, widen * seen.floor, widen * seen.size))
     return answers
+
+
+def _glimpsed(ladder: Ladder, t: float, cotangents: list[Array]) -> tuple[Array, list[float]]:
+    """An eighth of the values at one step, and how much all of them change under each cotangent."""
+    subject, values = ladder.subject, ladder.values(t)
+    changes = [0.0] * len(cotangents)
+    for where in slices(0, subject.outputs.size):
+        change = values[where] - subject.centre[where]
+        for number, cotangent in enumerate(cotangents):
+            changes[number] += float(cotangent[where] @ change)
+    return _some(subject, values), changes
+
+
+def _some(subject: Subject, vector: Array) -> Array:
+    """The first eighth of every piece of a vector."""
+    pieces = slices(0, subject.outputs.size)
+    starts = [slice(piece.start, piece.start + -(-(piece.stop - piece.start) // GLIMPSE)) for piece in pieces]
+    return subject.arrays.concatenate([vector[start] for start in starts])
 
 
 @dataclass(slots=True)

@@ -101,12 +101,16 @@ class Part:
 def parts_of(frame: Frame) -> list[Part]:
     """The tensors of a frame that have any coordinates, told from the names of their last ones.
 
-    A tensor whose coordinates are some of its entries, such as a sparse one, is taken for a row of them.
+    A tensor whose coordinates are some of its entries, such as a sparse one, is taken for a row of them. A last
+    coordinate that stands for no entry is left out.
     """
     found = []
     for start, stop in frame.spans:
         if stop > start:
             last = frame.locate(stop - 1)
+            if not last.index and stop - start > (2 if last.part else 1):
+                stop -= 1
+                last = frame.locate(stop - 1)
             entries = (stop - start) // (2 if last.part else 1)
             shape = tuple(index + 1 for index in last.index)
             whole = prod(shape) == entries and frame.locate(start).index == (0,) * len(shape)

@@ -137,6 +137,12 @@ def with_values(tensor: Tensor, values: Tensor, indices: tuple[Tensor, ...] | No
     )
 
 
+def pattern_of(tensor: Tensor) -> Tensor:
+    """A tensor that shares the indices, of zeros that take no memory."""
+    values = stored_values(tensor)
+    return with_values(tensor.detach(), values.new_zeros(()).expand(values.shape))
+
+
 def grid_of(tensor: Tensor) -> Grid:
     """The tensor's cells."""
     shape = tuple(tensor.shape)
@@ -157,8 +163,13 @@ def count_of(tensor: Tensor) -> int:
 
 def keys_of(tensor: Tensor) -> Tensor:
     """The keys of all stored cells, in the order in which they are stored."""
-    found = [keys for _, keys in key_pieces(tensor)]
-    return found[0] if len(found) == 1 else torch.cat(found)
+    count, indices = count_of(tensor), index_tensors(tensor)[-1]
+    if count <= PIECE:
+        return next(key_pieces(tensor))[1]
+    found = torch.empty(count, dtype=torch.int64, device=indices.device)
+    for where, keys in key_pieces(tensor):
+        found[where] = keys
+    return found
 
 
 def key_pieces(tensor: Tensor) -> Iterator[tuple[slice, Tensor]]:
@@ -204,32 +215,41 @@ def _compressed_pieces(tensor: Tensor, grid: Grid) -> Iterator[tuple[slice, Tens
 
 
 def on_cells(like: Tensor, keys: Tensor) -> Tensor:
-    """Zeros stored in these cells, each once, in the layout, dtype and kind of index of another tensor."""
+    """Zeros stored in these cells, each once, in the layout, dtype and kind of index of another tensor.
+
+    They are one zero, which stands for all.
+    """
     return zeros_on(keys, grid_of(like), like.layout, like.dtype, index=index_tensors(like)[0].dtype)
 
 
 def zeros_on(
     keys: Tensor, grid: Grid, layout: torch.layout, dtype: torch.dtype, *, index: torch.dtype = torch.int64
 ) -> Tensor:
-    """Zeros stored in these cells of a grid, each once.
+    """Zeros stored in these cells of a grid, each once: one zero, which stands for all.
 
     A batched compressed tensor stores as many in every batch: where there are fewer, cells are added.
     """
     if layout == torch.sparse_coo:
         keys = risen(keys)
         indices = torch.stack(grid.places(keys)) if grid.shape else keys.new_zeros((0, len(keys)))
-        values = torch.zeros((len(keys), *grid.dense), dtype=dtype, device=keys.device)
+        values = torch.zeros((), dtype=dtype, device=keys.device).expand(len(keys), *grid.dense)
         return torch.sparse_coo_tensor(indices, values, grid.whole, is_coalesced=True, check_invariants=False)
     lines, width = grid.counted[-2:]
     batches = math.prod(grid.batch)
     if grid.batch:
         keys = _evened(keys, batches, lines * width)
     keys = risen(keys)
-    counts = torch.bincount(keys // max(1, width), minlength=batches * lines).reshape(*grid.batch, lines)
+    counts = _counted(keys, max(1, width), batches * lines).reshape(*grid.batch, lines)
     compressed = torch.nn.functional.pad(counts.cumsum(-1), (1, 0)).to(index)
-    plain = (keys % max(1, width)).reshape(*grid.batch, len(keys) // max(1, batches)).to(index)
-    values = torch.zeros((*plain.shape, *grid.payload), dtype=dtype, device=keys.device)
+    plain = (keys % max(1, width)).to(index).reshape(*grid.batch, len(keys) // max(1, batches))
+    values = torch.zeros((), dtype=dtype, device=keys.device).expand(*plain.shape, *grid.payload)
     return torch.sparse_compressed_tensor(compressed, plain, values, grid.whole, layout=layout, check_invariants=False)
+
+
+def _counted(keys: Tensor, width: int, lines: int) -> Tensor:
+    """How many of some rising keys lie in each line."""
+    edges = torch.searchsorted(keys, torch.arange(lines + 1, device=keys.device).mul_(width))
+    return edges.diff()
 
 
 def rises(keys: Tensor) -> bool:

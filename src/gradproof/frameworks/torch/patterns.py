@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -21,6 +21,7 @@ from gradproof.frameworks.torch.layouts import (
     keys_of,
     name_of,
     on_cells,
+    pattern_of,
     rises,
     stored_values,
 )
@@ -33,7 +34,7 @@ class Cells:
     """The stored cells of a template: where other tensors are read."""
 
     def __init__(self, template: Tensor) -> None:
-        self.template, self.grid = template.detach(), grid_of(template)
+        self.template, self.grid = pattern_of(template), grid_of(template)
         self.count = count_of(template)
         self._distinct = is_distinct(template)
         self._known: list[_Match] = []
@@ -53,6 +54,10 @@ class Cells:
                 return self.read(tensor.coalesce(), rest)
             match = self._matched(tensor)
         return match.read(tensor, rest).reshape(self.count, *self.grid.payload)
+
+    def forget(self) -> None:
+        """Let go of what is known of other tensors' patterns."""
+        self._known = []
 
     def index(self, number: int) -> tuple[int, ...]:
         """The index of an entry, by its place among the values."""
@@ -82,32 +87,44 @@ class Cells:
         keys = keys_of(tensor) if alike else entry_keys(keys_of(tensor), grid_of(tensor)).reshape(-1)
         order = None if rises(keys) else keys.argsort()
         keys = keys if order is None else keys[order]
-        places, hits = [], []
-        for wanted in self._wanted(alike):
-            place = torch.searchsorted(keys, wanted).clamp_(max=max(0, len(keys) - 1))
-            hits.append(keys[place] == wanted if len(keys) else torch.zeros_like(wanted, dtype=torch.bool))
-            places.append(place if order is None else order[place])
-        match = _Match(tensor, alike, torch.cat(places), torch.cat(hits), keys, order)
+        wanted = self.count * (1 if alike else math.prod(self.grid.payload))
+        match = _Match(tensor, alike, keys, order, wanted, self._wanted(alike))
         self._known = [match, *self._known[: REMEMBERED - 1]]
         return match
 
-    def _wanted(self, alike: bool) -> Iterator[Tensor]:
-        for _, keys in key_pieces(self.template):
-            yield keys if alike else entry_keys(keys, self.grid).reshape(-1)
+    def _wanted(self, alike: bool) -> Iterator[tuple[slice, Tensor]]:
+        """The keys of the template's cells, or of their entries, piece by piece."""
+        size = 1 if alike else math.prod(self.grid.payload)
+        for where, keys in key_pieces(self.template):
+            entries = slice(size * where.start, size * where.stop)
+            yield entries, keys if alike else entry_keys(keys, self.grid).reshape(-1)
 
 
 class _Match:
     """Where each entry of a template lies among the values of tensors of one pattern."""
 
     def __init__(
-        self, tensor: Tensor, alike: bool, place: Tensor, hit: Tensor, keys: Tensor, order: Tensor | None
+        self,
+        tensor: Tensor,
+        alike: bool,
+        keys: Tensor,
+        order: Tensor | None,
+        count: int,
+        wanted: Iterable[tuple[slice, Tensor]],
     ) -> None:
+        """`keys` are the tensor's, rising, and `order` where they lie among its values; `wanted` the template's."""
         self._indices, self._kind = index_tensors(tensor), _kind(tensor)
         self._payload = grid_of(tensor).payload if alike else ()
         self._count = len(keys)
-        self._place, self._missing = place, None if bool(hit.all()) else ~hit
+        self._place = torch.empty(count, dtype=torch.int64, device=keys.device)
+        missing = torch.ones(count, dtype=torch.bool, device=keys.device)
         unread = torch.ones(len(keys), dtype=torch.bool, device=keys.device)
-        unread[place[hit] if order is None else torch.argsort(order)[place[hit]]] = False
+        for where, some in wanted if len(keys) else ():
+            place = torch.searchsorted(keys, some).clamp_(max=len(keys) - 1)
+            missing[where] = keys[place] != some
+            unread[place[~missing[where]]] = False
+            self._place[where] = place if order is None else order[place]
+        self._missing = missing if bool(missing.any()) else None
         self._rest = unread.nonzero().reshape(-1)
         self._rest_keys = keys[self._rest]
         if order is not None:
@@ -153,20 +170,38 @@ def merged(tensors: list[Tensor]) -> Tensor:
     """A tensor that stores something wherever one of some tensors of one kind does, each cell once."""
     largest, *others = sorted((tensor.detach() for tensor in tensors), key=lambda tensor: -len(stored_values(tensor)))
     if is_distinct(largest):
-        cells = Cells(largest)
-        others = [other for other in others if not same_pattern(other, largest) and not _within(other, cells)]
+        others = [other for other in others if not same_pattern(other, largest) and not _within(other, largest)]
         if not others:
             return largest
     grid = grid_of(largest)
-    keys = [keys_of(tensor) for tensor in (largest, *others) if grid_of(tensor) == grid]
-    return on_cells(largest, torch.unique(torch.cat(keys)))
+    keys = _distinct_keys(largest)
+    for other in others:
+        if grid_of(other) == grid:
+            keys = merge(keys, _distinct_keys(other)).keys
+    return on_cells(largest, keys)
 
 
-def _within(tensor: Tensor, cells: Cells) -> bool:
-    """Whether a tensor stores nothing where the cells are not."""
+def _distinct_keys(tensor: Tensor) -> Tensor:
+    """The keys of all stored cells, rising, each once."""
+    keys = keys_of(tensor)
+    return keys if is_distinct(tensor) and rises(keys) else torch.unique(keys)
+
+
+def _within(tensor: Tensor, other: Tensor) -> bool:
+    """Whether a tensor stores nothing where another, of distinct cells, does not."""
+    if grid_of(tensor) == grid_of(other):
+        keys = _distinct_keys(other)
+        return all(bool(_are_among(some, keys).all()) for _, some in key_pieces(tensor))
     elsewhere: list[int] = []
-    cells.read(tensor, lambda keys, _: elsewhere.append(len(keys)))
+    Cells(other).read(tensor, lambda keys, _: elsewhere.append(len(keys)))
     return not elsewhere
+
+
+def _are_among(some: Tensor, keys: Tensor) -> Tensor:
+    """Which of some keys are among rising ones."""
+    if not len(keys):
+        return torch.zeros_like(some, dtype=torch.bool)
+    return keys[torch.searchsorted(keys, some).clamp_(max=len(keys) - 1)] == some
 
 
 def entry_keys(keys: Tensor, grid: Grid) -> Tensor:

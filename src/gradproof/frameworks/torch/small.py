@@ -91,6 +91,10 @@ class InNumpy:
         """As of the subject."""
         return self._subject.cotangent(seed).numpy()
 
+    def weights(self, seed: int) -> Array:
+        """As of the subject."""
+        return self.cotangent(seed)
+
     def evaluate(self, direction: Array, t: float) -> Array:
         """As of the subject."""
         return self._asked(self._subject.evaluate, direction, t)
@@ -151,7 +155,7 @@ class Doubles(InNumpy):
     def direction(self, seed: int, step: float, absolute: bool) -> Array:
         """As of the subject."""
         vector = self.inputs.random(2 * seed).numpy()
-        for part, origin, scale in zip(self.inputs.parts, self._subject.origins, self._subject.scales, strict=True):
+        for part, origin, scale in zip(self.inputs.parts, self._subject.origins(), self._subject.scales, strict=True):
             piece, place = vector[part.start : part.stop], origin.numpy()
             piece *= step if absolute else step * (scale if isinstance(scale, float) else scale.numpy())
             piece += place

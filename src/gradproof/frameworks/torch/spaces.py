@@ -39,6 +39,25 @@ class Part:
         return f"{self.path}: {kind}" + (f" ({words})" if words else "")
 
 
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A long random vector, of which only the slices that are asked for take memory."""
+
+    outer: Tensor
+    inner: Tensor
+    factor: float = 1.0
+
+    def __getitem__(self, where: slice) -> Tensor:
+        start, stop = where.start or 0, where.stop
+        first = start // BLOCK
+        rows, offset = self.outer[first : -(-stop // BLOCK)], first * BLOCK
+        if len(rows) == 1:
+            piece = (rows * self.inner[:, start - offset : stop - offset]).view(-1)
+        else:
+            piece = (rows * self.inner).view(-1)[start - offset : stop - offset]
+        return piece if self.factor == 1 else piece.mul_(self.factor)
+
+
 @functools.cache
 def _limits(dtype: torch.dtype) -> tuple[float, float, float]:
     """The spacing of numbers near one, the largest number, and the distance between the smallest."""
@@ -118,13 +137,16 @@ class Space:
 
     def random(self, seed: int, size: float = 1.0) -> Tensor:
         """Signs times magnitudes in [½, 1] of a size: they never shrink a lone error much, nor cancel several."""
+        if self.size > BLOCK:
+            return self.drawn(seed, size)[: self.size]
+        vector = _signed((self.size,), _HALF, torch.Generator("cpu").manual_seed(seed))
+        return (vector if size == 1 else vector.mul_(size)).to(self.device)
+
+    def drawn(self, seed: int, size: float = 1.0) -> Drawn:
+        """The same of more than `BLOCK` coordinates, to be read a slice at a time."""
         generator = torch.Generator("cpu").manual_seed(seed)
-        if self.size <= BLOCK:
-            vector = _signed((self.size,), _HALF, generator)
-            return (vector if size == 1 else vector.mul_(size)).to(self.device)
         outer = _signed((-(-self.size // BLOCK), 1), _ROOT, generator).mul_(size).to(self.device)
-        inner = _signed((1, BLOCK), _ROOT, generator).to(self.device)
-        return (outer * inner).view(-1)[: self.size]
+        return Drawn(outer, _signed((1, BLOCK), _ROOT, generator).to(self.device))
 
     def locate(self, coordinate: int) -> Place:
         """The user's name for a coordinate."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -24,7 +25,7 @@ from gradproof.frameworks.torch.charts import Semantics, chart_of, refuse_malfor
 from gradproof.frameworks.torch.duals import push
 from gradproof.frameworks.torch.makeup import is_plain, memory_of, replica
 from gradproof.frameworks.torch.observing import observed_space
-from gradproof.frameworks.torch.spaces import HANDFUL, Space, scale_of
+from gradproof.frameworks.torch.spaces import BLOCK, HANDFUL, Drawn, Space, scale_of
 
 SAME = 64.0  # units of rounding by which a value may differ from the same in double precision
 ABSENT = (
@@ -110,7 +111,6 @@ class TorchSubject:
         paths = [self.slots[number].path for number in self.varied]
         charts = [chart_of(point, self.semantics) for point in self.points]
         self.inputs = Space(paths, self.points, charts)
-        self.origins = [chart.origin(point) for chart, point in zip(charts, self.points, strict=True)]
 
     def _take_in(self, copies: list[Tensor], result: Any) -> None:
         """The point's value, what of it can be differentiated, and its precision."""
@@ -127,9 +127,8 @@ class TorchSubject:
         self.detached = not connected
         self.caller.paths = [path for path, _ in connected or tensors]
         self.results = [tensor for _, tensor in connected or tensors]
-        self.outputs, remarks = observed_space(self)
+        self.outputs, self.centre, remarks = observed_space(self)
         self._notes += remarks
-        self.centre = self.outputs.coordinates(self.results)
         if self.outputs.size < LARGE:
             self.centre = self.centre.clone()  # whatever the function does to its memory
         self._size = self._largest_value()
@@ -155,8 +154,12 @@ class TorchSubject:
     @property
     def point(self) -> Tensor:
         """The point, as coordinates."""
-        pieces = [origin.to(self.inputs.device, torch.float64) for origin in self.origins]
+        pieces = [origin.to(self.inputs.device, torch.float64) for origin in self.origins()]
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+
+    def origins(self) -> Iterator[Tensor]:
+        """The coordinates of each point; made anew, since of a sparse one they may take memory."""
+        return (part.chart.origin(point) for part, point in zip(self.inputs.parts, self.points, strict=True))
 
     @property
     def mutated(self) -> list[str]:
@@ -166,14 +169,14 @@ class TorchSubject:
     @functools.cached_property
     def scales(self) -> list[Tensor | float]:
         """The size of the point, for each input: one number, or one for each coordinate where they differ wildly."""
-        return [scale_of(origin, self.inputs.device) for origin in self.origins]
+        return [scale_of(origin, self.inputs.device) for origin in self.origins()]
 
     def direction(self, seed: int, step: float, absolute: bool) -> Tensor:
         """A random direction, scaled to the point, such that the point plus it is representable."""
         scales = [step if absolute else step * scale for scale in self.scales]
         common = scales[0] if len(scales) == 1 and isinstance(scales[0], float) else 1.0
         vector = self.inputs.random(2 * seed, common)
-        for part, origin, scale in zip(self.inputs.parts, self.origins, scales, strict=True):
+        for part, origin, scale in zip(self.inputs.parts, self.origins(), scales, strict=True):
             piece = vector[part.start : part.stop]
             if scale is not common:
                 piece.mul_(scale)
@@ -193,6 +196,13 @@ class TorchSubject:
             vector.mul_(1 / self._size)
         return vector if self.finite else torch.where(torch.isfinite(self.centre), vector, 0.0)
 
+    def weights(self, seed: int) -> Tensor | Drawn:
+        """The same, to be read a slice at a time."""
+        if not self.finite or self.outputs.size <= BLOCK:
+            return self.cotangent(seed)
+        drawn = self.outputs.drawn(2 * seed + 1)
+        return drawn if ORDINARY[0] < self._size < ORDINARY[1] else replace(drawn, factor=1 / self._size)
+
     def evaluate(self, direction: Tensor, t: float) -> Tensor:
         """The value at point + t·direction; NaN throughout where the function raises or its output changes shape."""
         if direction is not self._direction:
@@ -201,9 +211,10 @@ class TorchSubject:
         results = self.tried(moved)
         if results is None:
             return torch.full_like(self.centre, torch.nan)
-        values = self.outputs.coordinates(results)
         if not self.outputs.plain:
-            return values  # a copy
+            del moved
+            return self.outputs.coordinates(results)  # a copy
+        values = self.outputs.coordinates(results)
         storages = memory_of(results)
         if not storages.isdisjoint(self.storages) or not storages.isdisjoint(self._again):
             return self._from_shared_memory(values)

@@ -12,7 +12,7 @@ from torch.masked import masked_tensor
 
 from gradproof import check
 from gradproof.errors import InputError
-from gradproof.frameworks.torch.charts import Semantics, chart_of, observed
+from gradproof.frameworks.torch.charts import Semantics, chart_of, observed, widened
 from gradproof.frameworks.torch.charts.sampling import ALL
 from gradproof.frameworks.torch.layouts import index_tensors, stored_values
 from gradproof.frameworks.torch.makeup import data_and_mask
@@ -310,6 +310,14 @@ def test_a_note_of_numbers_outside_the_mask_outlasts_a_gradient_that_is_zero_the
     ]
 
 
+def chart_of_output(values):
+    """The chart of an output with these values, at the point and beside it."""
+    pattern = None
+    for value in values:
+        pattern = widened("y", pattern, value)
+    return observed(values[0], pattern, everywhere=len(values) > 1)
+
+
 def in_order(tensor):
     """A COO tensor may store its entries in any order until it is coalesced."""
     return tensor.coalesce() if tensor.layout == torch.sparse_coo else tensor
@@ -319,7 +327,7 @@ def in_order(tensor):
 @given(sample=samples(dtypes=DTYPES, duplicates=False))
 def test_an_output_is_read_where_it_stores_something_and_one_number_stands_for_the_rest(sample):
     tensor = in_order(sample.tensor)
-    chart = observed("y", [sample.tensor])
+    chart = chart_of_output([sample.tensor])
 
     assert chart.size == 1 + width(tensor) * len(list(sample.entries()))
     assert torch.equal(entries(chart.read(tensor)[:-1], tensor), stored_values(tensor).reshape(-1))
@@ -329,7 +337,7 @@ def test_an_output_is_read_where_it_stores_something_and_one_number_stands_for_t
 @EXAMPLES_OF_EACH
 @given(sample=samples(dtypes=DTYPES, duplicates=False))
 def test_an_incoming_gradient_has_the_output_s_pattern(sample):
-    chart = observed("y", [sample.tensor])
+    chart = chart_of_output([sample.tensor])
     made = chart.make(drawn(chart.size))
 
     assert torch.equal(chart.read(made)[:-1], drawn(chart.size)[:-1])
@@ -339,7 +347,7 @@ def test_an_incoming_gradient_has_the_output_s_pattern(sample):
 def test_an_output_stored_elsewhere_beside_the_point_is_observed_there():
     form = Form("CSR", (), (2, 3))
     here, there = (build(form, [cells]).tensor for cells in ([(0, 1)], [(0, 1), (1, 2)]))
-    chart = observed("y", [here, there, here])
+    chart = chart_of_output([here, there, here])
 
     assert [chart.index(number)[0] for number in range(3)] == [(0, 1), (1, 2), ()]
     assert chart.read(there)[:2].tolist() == stored_values(there).tolist()
@@ -349,7 +357,7 @@ def test_an_output_stored_elsewhere_beside_the_point_is_observed_there():
 def test_what_an_output_stores_nowhere_near_is_in_the_last_coordinate():
     form = Form("COO", (), (2, 3))
     here, far = build(form, [[(0, 1)]]).tensor, build(form, [[(0, 1), (1, 2)]]).tensor
-    chart = observed("y", [here, here, here])
+    chart = chart_of_output([here, here, here])
 
     assert abs(chart.read(far)[-1]) == abs(stored_values(far)[1])
 

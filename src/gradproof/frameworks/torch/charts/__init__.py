@@ -17,11 +17,23 @@ from gradproof.frameworks.torch.charts.sampling import extended
 from gradproof.frameworks.torch.charts.sparse import Observed, Stored
 from gradproof.frameworks.torch.charts.strided import Strided, spread
 from gradproof.frameworks.torch.faults import fault_of
-from gradproof.frameworks.torch.layouts import name_of
+from gradproof.frameworks.torch.layouts import name_of, pattern_of
 from gradproof.frameworks.torch.makeup import data_and_mask, is_sparse
 from gradproof.frameworks.torch.patterns import merged
 
-__all__ = ["Chart", "Semantics", "Strided", "added", "chart_of", "observed", "refuse_malformed", "spread"]
+__all__ = [
+    "Chart",
+    "Observed",
+    "Semantics",
+    "Stored",
+    "Strided",
+    "added",
+    "chart_of",
+    "observed",
+    "refuse_malformed",
+    "spread",
+    "widened",
+]
 
 
 def chart_of(point: Tensor, semantics: Semantics) -> Chart:
@@ -31,23 +43,26 @@ def chart_of(point: Tensor, semantics: Semantics) -> Chart:
         return Unmasked(chart_of(data, Semantics(masked=True)), mask, data)
     if not is_sparse(point):
         return Strided(point)
-    return Stored(point) if semantics.masked else Stored(*extended(point, semantics))
+    return Stored(point) if semantics.masked else Stored(point, *extended(point, semantics))
 
 
-def observed(path: str, values: list[Tensor]) -> Chart:
-    """The chart of an output, from its value at the point and, of a sparse one, those beside it.
+def observed(value: Tensor, pattern: Tensor | None, *, everywhere: bool) -> Chart:
+    """The chart of an output, from its value at the point and, of a sparse one, the pattern where it is observed.
 
-    From its value at the point alone, what a sparse one stores elsewhere is not looked at.
+    `everywhere` says to look at what a sparse one stores elsewhere too.
     """
-    first = values[0]
-    if isinstance(first, MaskedTensor):
-        data, mask = data_and_mask(first)
+    if isinstance(value, MaskedTensor):
+        data, mask = data_and_mask(value)
         return Unmasked(Stored(data) if is_sparse(data) else Strided(data), mask, data)
-    if not is_sparse(first):
-        return Strided(first)
-    for value in values:
-        refuse_malformed(path, value)
-    return Observed(merged([value for value in values if alike(value, first)]), everywhere=len(values) > 1)
+    return Strided(value) if pattern is None else Observed(pattern, everywhere=everywhere)
+
+
+def widened(path: str, pattern: Tensor | None, value: Tensor) -> Tensor:
+    """A pattern that stores, in no memory but its indices', what a pattern does and what a sparse value does."""
+    refuse_malformed(path, value)
+    if pattern is None:
+        return pattern_of(merged([value]))
+    return pattern_of(merged([pattern, value])) if alike(value, pattern) else pattern
 
 
 def refuse_malformed(path: str, tensor: Tensor) -> None:

@@ -14,17 +14,14 @@ LEAST = 512  # probed where there are more: an error in one of a hundred is then
 
 
 def extended(point: Tensor, semantics: Semantics) -> tuple[Tensor, Tensor]:
-    """The point with zeros stored in some or all of the cells that it does not store; and which cells it does."""
+    """The pattern of the point with some or all of the cells that it does not store; and which of them it does."""
     if not is_distinct(point):
         return _appended(point, semantics)
     keys = keys_of(point)
     both = merge(keys, _free(grid_of(point), len(keys), semantics).to(keys.device))
     template = on_cells(point, both.keys)
-    payload = grid_of(point).payload
-    values = stored_values(template).reshape(count_of(template), *payload)
-    own = both.own if len(values) == len(both.own) else torch.isin(keys_of(template), keys)  # batches were evened
-    values[own] = stored_values(point).reshape(len(keys), *payload)
-    return template, own
+    evened = count_of(template) != len(both.own)  # batches
+    return template, torch.isin(keys_of(template), keys) if evened else both.own
 
 
 def _appended(point: Tensor, semantics: Semantics) -> tuple[Tensor, Tensor]:
@@ -34,8 +31,7 @@ def _appended(point: Tensor, semantics: Semantics) -> tuple[Tensor, Tensor]:
     others = others[~torch.isin(others, keys)]
     places = torch.stack(grid.places(others)) if grid.shape else others.new_zeros((0, len(others)))
     indices = torch.cat([point._indices(), places], 1)
-    zeros = torch.zeros((len(others), *grid.payload), dtype=point.dtype, device=point.device)
-    values = torch.cat([stored_values(point), zeros])
+    values = stored_values(point).new_zeros(()).expand(indices.shape[1], *grid.payload)
     template = torch.sparse_coo_tensor(indices, values, point.shape, is_coalesced=False, check_invariants=False)
     return template, torch.arange(len(values), device=keys.device) < len(keys)
 

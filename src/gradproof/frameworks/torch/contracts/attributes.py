@@ -25,7 +25,7 @@ def attributes(subject: TorchSubject, terms: Terms) -> Outcome:
     if subject.detached:
         return KEPT
     received: list[tuple[Any, tuple[Tensor | None, ...]]] = []
-    sent = [piece.clone() for piece in subject.outputs.tensors(terms.pulled(subject)[0])]
+    sent = terms.incoming(subject)
     handles = [node.register_prehook(_recorder(node, received)) for node in custom_nodes(subject.results)]
     try:
         found = gradients(subject, sent)

@@ -44,7 +44,7 @@ def contiguity(subject: TorchSubject, terms: Terms) -> Outcome:
 def _for_incoming(subject: TorchSubject, terms: Terms) -> Gap | None:
     if all(result.numel() < 2 or not is_plain(result) for result in subject.results):
         return None
-    incoming = [_expanded(piece) for piece in subject.outputs.tensors(terms.pulled(subject)[0])]
+    incoming = [_expanded(piece) for piece in subject.outputs.tensors(terms.cotangent(subject))]
     cotangent = subject.outputs.coordinates(incoming).clone()
     expected = subject.pullback(cotangent)
     found = coordinates(subject, gradients(subject, incoming))
@@ -58,6 +58,8 @@ def _for_incoming(subject: TorchSubject, terms: Terms) -> Gap | None:
 
 
 def _for_inputs(subject: TorchSubject, terms: Terms) -> Gap | None:
+    if not any(map(is_plain, subject.points)):
+        return None
     leaves = [_laid_out_otherwise(point).requires_grad_() for point in subject.points]
     pairs = zip(leaves, subject.points, strict=True)
     if all(leaf.stride() == point.stride() for leaf, point in pairs if is_plain(point)):
@@ -70,15 +72,14 @@ def _for_inputs(subject: TorchSubject, terms: Terms) -> Gap | None:
         return None
     if gap(subject.centre, subject.outputs.coordinates(results), precision=subject.precision) is not None:
         return None
-    cotangent, expected = terms.pulled(subject)
-    incoming = [piece.clone() for piece in subject.outputs.tensors(cotangent)]
-    found = coordinates(subject, gradients(subject, incoming, results=results, leaves=leaves))
+    expected = terms.gradient(subject)
+    found = coordinates(subject, gradients(subject, terms.incoming(subject), results=results, leaves=leaves))
     return gap(
         expected,
         found,
         precision=subject.gradient_precision,
         more=terms.nondet_tol,
-        noise=lambda: noise_of_pullback(subject, cotangent, expected),
+        noise=lambda: noise_of_pullback(subject, terms.cotangent(subject), expected),
     )
 
 

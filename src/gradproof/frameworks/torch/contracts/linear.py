@@ -23,8 +23,8 @@ FEW_BITS = 2.0**20  # times the smallest normal number, below which numbers lose
 
 def linear(subject: TorchSubject, terms: Terms) -> Outcome:
     """Zero gives zero, and a multiple gives the multiple."""
-    cotangent, once = terms.pulled(subject)
-    worst, left = _left_at_zero(subject, cotangent, once)
+    once = terms.gradient(subject)
+    worst, left = _left_at_zero(subject, once)
     if left:
         place = subject.inputs.locate(worst)
         return broken(
@@ -35,7 +35,7 @@ def linear(subject: TorchSubject, terms: Terms) -> Outcome:
             advice="Multiply by the incoming gradient: the backward adds something that does not depend on it.",
         )
     factor = SMALL_FACTOR if subject.precision > COARSE else FACTOR
-    many = subject.pullback(factor * cotangent)
+    many = subject.pullback(factor * terms.cotangent(subject))
     worst, gap = furthest(len(once), lambda where: _gap(subject, once[where], many[where] / factor, abs(factor)))
     if not _is_beyond_rounding(subject, terms, gap):
         return KEPT
@@ -49,9 +49,9 @@ def linear(subject: TorchSubject, terms: Terms) -> Outcome:
     )
 
 
-def _left_at_zero(subject: TorchSubject, cotangent: Tensor, once: Tensor) -> tuple[int, float]:
+def _left_at_zero(subject: TorchSubject, once: Tensor) -> tuple[int, float]:
     """What an incoming gradient of zeros gives, where that is most; zero where it is no more than rounding."""
-    found = subject.pullback(torch.zeros_like(cotangent))
+    found = subject.pullback(torch.zeros_like(subject.centre))
 
     def size(where: slice) -> Tensor:
         return torch.where(once[where].isfinite(), found[where].nan_to_num(torch.inf).abs(), 0.0)

@@ -17,8 +17,8 @@ ROUNDINGS = 1e3  # units of rounding of the largest entry, which the order of a 
 
 def repeatable(subject: TorchSubject, terms: Terms) -> Outcome:
     """Two pullbacks of one incoming gradient through one graph are equal."""
-    cotangent, first = terms.pulled(subject)
-    second = subject.pullback(cotangent)
+    first = terms.gradient(subject)
+    second = subject.pullback(terms.cotangent(subject))
 
     def difference(where: slice) -> Tensor:
         once, again = first[where], second[where]

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from gradproof.engine.results import Finding
 from gradproof.frameworks.torch.calling import LARGE
+from gradproof.frameworks.torch.makeup import refilled
 from gradproof.frameworks.torch.subject import TorchSubject
 
 
@@ -18,14 +19,32 @@ class Terms:
 
     seed: int
     nondet_tol: float = 0.0
-    _known: list[tuple[Tensor, Tensor]] = field(default_factory=list, repr=False, compare=False)
+    _known: dict[str, Tensor] = field(default_factory=dict, repr=False, compare=False)
 
     def pulled(self, subject: TorchSubject) -> tuple[Tensor, Tensor]:
         """A random incoming gradient and the gradient for it, which all contracts share."""
-        if not self._known:
-            cotangent = subject.cotangent(self.seed)
-            self._known.append((cotangent, subject.pullback(cotangent).clone()))  # a backward may reuse its memory
-        return self._known[0]
+        return self.cotangent(subject), self.gradient(subject)
+
+    def cotangent(self, subject: TorchSubject) -> Tensor:
+        """The incoming gradient; a large one is drawn again each time rather than held."""
+        known = self._known.get("cotangent")
+        if known is None:
+            known = subject.cotangent(self.seed)
+            if subject.outputs.size < LARGE:
+                self._known["cotangent"] = known
+        return known
+
+    def incoming(self, subject: TorchSubject) -> list[Tensor]:
+        """The same as tensors, each with memory of its own for its values."""
+        pieces = subject.outputs.tensors(self.cotangent(subject))
+        alone = len(pieces) == 1 and subject.outputs.size >= LARGE  # drawn for it
+        return pieces if alone else [refilled(piece) for piece in pieces]
+
+    def gradient(self, subject: TorchSubject) -> Tensor:
+        """The gradient for it."""
+        if "gradient" not in self._known:
+            self._known["gradient"] = subject.pullback(self.cotangent(subject)).clone()  # a backward may reuse memory
+        return self._known["gradient"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

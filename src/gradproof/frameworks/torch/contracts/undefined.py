@@ -38,21 +38,23 @@ def undefined(subject: TorchSubject, terms: Terms) -> Outcome:
 
 def _as_zeros(subject: TorchSubject, terms: Terms, absent: Collection[int]) -> Outcome:
     """The gradient with some incoming gradients undefined, beside that with zeros in their place."""
-    cotangent, _ = terms.pulled(subject)
-    zeroed = cotangent.clone()
-    for number in absent:
-        start, stop = subject.outputs.spans[number]
-        zeroed[start:stop] = 0.0
-    found = _pulled(subject, cotangent, absent)
-    nothing = len(absent) == len(subject.results)
-    expected = torch.zeros_like(found) if nothing else subject.pullback(zeroed)
-    worst = gap(
-        expected,
-        found,
-        precision=subject.gradient_precision,
-        more=terms.nondet_tol,
-        noise=lambda: 0.0 if nothing else noise_of_pullback(subject, zeroed, expected),
-    )
+    found = _pulled(subject, terms, absent)
+    if len(absent) == len(subject.results):
+        nothing = found.new_zeros(()).expand_as(found)
+        worst = gap(nothing, found, precision=subject.gradient_precision, more=terms.nondet_tol)
+    else:
+        zeroed = terms.cotangent(subject).clone()
+        for number in absent:
+            start, stop = subject.outputs.spans[number]
+            zeroed[start:stop] = 0.0
+        expected = subject.pullback(zeroed)
+        worst = gap(
+            expected,
+            found,
+            precision=subject.gradient_precision,
+            more=terms.nondet_tol,
+            noise=lambda: noise_of_pullback(subject, zeroed, expected),
+        )
     if worst is None:
         return KEPT
     place = subject.inputs.locate(worst.coordinate)
@@ -65,10 +67,9 @@ def _as_zeros(subject: TorchSubject, terms: Terms, absent: Collection[int]) -> O
     )
 
 
-def _pulled(subject: TorchSubject, cotangent: Tensor, absent: Collection[int]) -> Tensor:
+def _pulled(subject: TorchSubject, terms: Terms, absent: Collection[int]) -> Tensor:
     results = [_undefined(result) if number in absent else result for number, result in enumerate(subject.results)]
-    incoming = [piece.clone() for piece in subject.outputs.tensors(cotangent)]
-    return coordinates(subject, gradients(subject, incoming, results=results))
+    return coordinates(subject, gradients(subject, terms.incoming(subject), results=results))
 
 
 def _undefined(result: Tensor) -> Tensor:

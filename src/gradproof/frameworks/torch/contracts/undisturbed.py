@@ -38,7 +38,7 @@ def undisturbed(subject: TorchSubject, terms: Terms) -> Outcome:
     """Compare everything that a backward may read, before and after it ran for the first time."""
     if subject.detached:
         return KEPT
-    incoming = [piece.clone() for piece in subject.outputs.tensors(terms.pulled(subject)[0])]
+    incoming = terms.incoming(subject)
     made = _made_anew(subject) if custom_nodes(subject.results) else None
     leaves, results, notes = made or (subject.leaves, subject.results, ())
     own, whole = custom_nodes(results), Watch()
