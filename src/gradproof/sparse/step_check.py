@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,14 +17,13 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from gradproof.engine.results import Entry, Finding, Verdict
-from gradproof.engine.weighing import CLAIM_ACCURACY
 from gradproof.errors import InputError
 from gradproof.frameworks.torch.randomness import HeldGenerators
 from gradproof.sparse.pattern import Pattern
-from gradproof.sparse.snapshots import Snapshot, gradient_values, inner, named, write
-from gradproof.sparse.step_slope import CLOSER, FINEST, Slope, slope_at_start
+from gradproof.sparse.snapshots import Snapshot, gradient_values, named
+from gradproof.sparse.step_line import Evaluation, Line
+from gradproof.sparse.step_slope import Slope
 
-BACKWARD = 64.0  # roundings granted to a gradient entry
 SHOWN = 5  # entries of a finding
 
 
@@ -96,7 +94,7 @@ def check_step(
     tensors = named(parameters)
     allowed = _known_patterns(patterns or {}, tensors)
     buffers = dict(parameters.named_buffers()) if isinstance(parameters, nn.Module) else {}
-    evaluation = _Evaluation(loss, HeldGenerators(), buffers)
+    evaluation = Evaluation(loss, HeldGenerators(), buffers)
     before = {name: Snapshot.of(tensor) for name, tensor in tensors.items()}
     loss_before = _backward(loss, tensors)
     gradients = {name: gradient_values(tensor) for name, tensor in tensors.items()}
@@ -107,110 +105,11 @@ def check_step(
         moved = {
             name: after[name].values - before[name].values for name in tensors if after[name].same_pattern(before[name])
         }
-        line = _Line(tensors, before, after, moved, gradients, evaluation)
+        line = Line(tensors, before, after, moved, gradients, evaluation)
         return _report(line, loss_before, findings, math.nan if findings else line.value(1.0))
 
 
-@dataclass(frozen=True, slots=True)
-class _Evaluation:
-    """The loss, with random draws held and buffers put back: the same question every time."""
-
-    loss: Callable[[], Tensor]
-    generators: HeldGenerators
-    buffers: dict[str, Tensor]
-
-    @contextmanager
-    def keeping(self) -> Iterator[None]:
-        """What evaluations change is put back afterwards."""
-        later, copies = HeldGenerators(), {name: buffer.clone() for name, buffer in self.buffers.items()}
-        try:
-            yield
-        finally:
-            later.moved()
-            later.restore()
-            with torch.no_grad():
-                for name, copy in copies.items():
-                    self.buffers[name].copy_(copy)
-
-    def __call__(self) -> float:
-        self.generators.moved()
-        self.generators.restore()
-        with torch.no_grad():
-            return float(self.loss())
-
-
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """The loss along the step."""
-
-    tensors: dict[str, Tensor]
-    before: dict[str, Snapshot]
-    after: dict[str, Snapshot]
-    moved: dict[str, Tensor]
-    gradients: dict[str, Tensor]
-    evaluation: _Evaluation
-
-    def value(self, t: float) -> float:
-        """The loss at a fraction of the step, freed to first order from the rounding of the parameters there."""
-        slip = 0.0
-        with torch.no_grad():
-            try:
-                for name, tensor in self.tensors.items():
-                    start, delta = self.before[name].values, self.moved[name]
-                    there = self.after[name].values if t == 1 else start + t * delta
-                    slip += inner(self.gradients[name], there - start) - t * inner(self.gradients[name], delta)
-                    write(tensor, there)
-                return self.evaluation() - (0.0 if t == 1 else slip)
-            except (ArithmeticError, RuntimeError, ValueError):
-                if abs(t) <= 1:
-                    raise
-                return math.nan  # nobody asked the loss for a value so far away
-            finally:
-                for name, tensor in self.tensors.items():
-                    write(tensor, self.after[name].values)
-
-    @property
-    def predicted(self) -> float:
-        """The slope that the gradient claims."""
-        return sum(inner(self.gradients[name], delta) for name, delta in self.moved.items())
-
-    @property
-    def size(self) -> float:
-        """What the parameters' claims amount to, each by itself: together they may cancel."""
-        return sum(abs(inner(self.gradients[name], delta)) for name, delta in self.moved.items())
-
-    @property
-    def rounding(self) -> float:
-        """What the claim may owe to the rounding of each gradient entry in a backward of some length."""
-        sizes = (inner(self.gradients[name].abs(), delta.abs()) for name, delta in self.moved.items())
-        return BACKWARD * self.precision * sum(sizes) + CLAIM_ACCURACY * abs(self.predicted)
-
-    @property
-    def left_behind(self) -> list[str]:
-        """The parameters with a gradient of which no entry moved."""
-        return [
-            name for name, delta in self.moved.items() if bool(self.gradients[name].any()) and not bool(delta.any())
-        ]
-
-    @property
-    def precision(self) -> float:
-        """The spacing of numbers near one in the coarsest dtype."""
-        return max(torch.finfo(snapshot.values.dtype).eps for snapshot in self.before.values())
-
-    def slope(self, start: float) -> Slope:
-        """The slope at the start, looked at more closely if it denies the claim."""
-        slope = self._slope(start, FINEST)
-        if slope.contains(self.predicted) or slope.between(self.predicted) or not math.isfinite(slope.bar):
-            return slope
-        return self._slope(start, CLOSER)
-
-    def _slope(self, start: float, finest: int) -> Slope:
-        """With what the claim may owe to rounding in its bar."""
-        found = slope_at_start(self.value, start=start, precision=self.precision, finest=finest)
-        return replace(found, bar=found.bar + self.rounding)
-
-
-def _report(line: _Line, loss_before: float, findings: list[Finding], loss_after: float) -> StepReport:
+def _report(line: Line, loss_before: float, findings: list[Finding], loss_after: float) -> StepReport:
     count = sum(int((delta != 0).sum()) for delta in line.moved.values())
     entries = sum(snapshot.values.numel() for snapshot in line.before.values())
     predicted, slope = math.nan, Slope(math.nan, math.nan)
