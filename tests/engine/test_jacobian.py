@@ -739,6 +739,7 @@ def test_a_kink_is_inconclusive_in_any_band(mode, monkeypatch):
 
 
 def test_more_columns_than_are_judged_at_a_time_are_all_judged(monkeypatch):
+    monkeypatch.setattr(jacobian, "WORST", 1)
     monkeypatch.setattr(jacobian, "CAREFULLY", 2)
     point = np.linspace(0.5, 1.5, 30)
     point[[3, 9, 15, 21, 27]] = 0.0
@@ -754,7 +755,29 @@ def test_more_columns_than_are_judged_at_a_time_are_all_judged(monkeypatch):
     assert places(judgement) == {(20, 20)}
 
 
+def test_more_wrong_entries_than_are_shown_are_at_least_as_many():
+    (finding,) = judged(elementwise(np.sin, lambda x: np.cos(x) * 1.5, np.linspace(0.3, 1.1, 100))).findings
+
+    assert len(finding.entries) == 10
+    assert "at least 10 entries" in finding.message
+
+
+@pytest.mark.parametrize(("rtol", "verdict"), [(0.45, Verdict.FAIL), (0.55, Verdict.PASS)])
+def test_an_error_in_every_entry_is_held_against_the_measured_slope(rtol, verdict):
+    subject = elementwise(np.sin, lambda x: np.cos(x) * 0.5, np.linspace(0.3, 1.1, 100))
+
+    assert judge_fully(subject, probes=1, seed=0, options=Probing(rtol=rtol)).verdict is verdict
+
+
 # Cost.
+
+
+def test_a_failure_does_not_cost_more_for_more_wrong_entries():
+    few, many = (elementwise(np.sin, lambda x: np.cos(x) * 1.5, np.linspace(0.3, 1.1, size)) for size in (20, 500))
+    judged(few)
+    judged(many)
+
+    assert many.evaluations < 2 * few.evaluations
 
 
 @both_modes
