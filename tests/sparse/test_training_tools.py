@@ -14,6 +14,7 @@ from torch import distributed, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from two_processes import RING, batch, model, train
 
+from gradproof import check
 from gradproof.sparse import GraphConvolution, SparseLinear
 
 LAYERS = {
@@ -93,6 +94,15 @@ def quiet_compiler():
 @pytest.mark.usefixtures("quiet_compiler")
 def test_a_layer_is_compiled_as_one_graph_without_breaks(name):
     layer, x = LAYERS[name](), torch.randn(4, 3)
+
+    assert same(gradients(compiled(layer, "aot_eager"), layer, x), gradients(layer, layer, x))
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.usefixtures("quiet_compiler")
+def test_a_layer_that_was_checked_is_compiled_as_before(name):
+    layer, x = LAYERS[name](), torch.randn(4, 3)
+    check(layer, x, contracts=())
 
     assert same(gradients(compiled(layer, "aot_eager"), layer, x), gradients(layer, layer, x))
 

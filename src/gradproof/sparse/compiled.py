@@ -34,7 +34,8 @@ def sample(left: Tensor, right: Tensor, pattern: Pattern) -> Tensor:
 
 
 def _indices_of(pattern: Pattern) -> Indices:
-    rows, columns = pattern.by_rows, pattern.by_columns
+    known = vars(pattern)  # not every compiler sees what a cached property holds
+    rows, columns = known.get("by_rows") or pattern.by_rows, known.get("by_columns") or pattern.by_columns
     return rows.starts, rows.places, rows.order, columns.starts, columns.places, columns.order
 
 

@@ -20,6 +20,7 @@ class Holding(nn.Module):
         super().__init__()
         self._seen: tuple[Any, ...] = ()
         self._known: Pattern | None = None
+        self._for_the_compiler: Pattern | None = None
         self.register_load_state_dict_post_hook(_look_after_loading)  # type: ignore[no-untyped-call]  # torch's own
 
     @abstractmethod
@@ -34,11 +35,12 @@ class Holding(nn.Module):
     def pattern(self) -> Pattern:
         """Where the entries are; looked at again when the buffers were moved, loaded or written to.
 
-        The compiler, which cannot ask where memory is, takes the pattern as it was when last looked at: at the latest
-        after the buffers were moved or loaded.
+        The compiler, which cannot ask where memory is, takes the pattern as it was after the buffers were last moved or
+        loaded.
         """
-        if self._known is None or not torch.compiler.is_compiling():
-            self._look()
+        if torch.compiler.is_compiling() and self._for_the_compiler is not None:
+            return self._for_the_compiler
+        self._look()
         assert self._known is not None
         return self._known
 
@@ -51,6 +53,7 @@ class Holding(nn.Module):
 
     def _look_ahead(self) -> None:
         """Make what a compiled product reads, since the compiler cannot; what is wrong is told at the first use."""
+        self._for_the_compiler = None
         if any(buffer.is_meta for buffer in self._indices()):
             self._known = None
             return
@@ -60,6 +63,7 @@ class Holding(nn.Module):
             return
         assert self._known is not None
         _ = self._known.by_rows, self._known.by_columns
+        self._for_the_compiler = self._known
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # torch's own

@@ -101,7 +101,8 @@ def _times_dense(pattern: Pattern, values: Tensor, dense: Sparse | Tensor, *, tr
             f"{list(pattern.shape)} with it does not exist."
         )
     values, dense = _same_dtype(values, dense)
-    if dense.requires_grad:  # sorting takes memory: now, and not in the backward, on top of results and gradients
+    if dense.requires_grad and not torch.compiler.is_compiling():
+        # Sorting takes memory: now, and not in the backward, on top of results and gradients.
         _ = pattern.by_rows, pattern.by_columns
     flat = values.reshape(-1)
     if dense.ndim == 1:
