@@ -40,7 +40,7 @@ from benchmarks.sparse_subjects import KINDS, PER_ROW, bytes_of, matrix_of
 
 SELF = Path("/proc/self")
 LIMIT = 8 << 30
-SECONDS, PEER_SECONDS = 600, 120
+SECONDS, PEER_SECONDS = 600, 60
 ALLOCATION = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20), "OMP_NUM_THREADS": "1"}  # see above
 VISIBLE = 0.2  # seconds
 MEMORY, GROWTH = 6.0, 1.2

@@ -59,12 +59,16 @@ def read_at(pattern: Pattern, gradient: Tensor, *, on_mismatch: str = "error") -
 
 
 def _in_this_order(pattern: Pattern, gradient: Tensor) -> bool:
-    """Whether a gradient was made with this pattern's own indices, or coordinates: they are the same memory."""
+    """Whether a gradient has this pattern's own indices, or its coordinates: the same memory, or the same numbers."""
     mine = pattern.indices if gradient.layout is pattern.layout else (pattern.coordinates,)
     its = index_tensors(gradient)
-    return len(mine) == len(its) and all(
-        one.shape == other.shape and one.data_ptr() == other.data_ptr() for one, other in zip(mine, its, strict=True)
-    )
+    return len(mine) == len(its) and all(map(_same, mine, its))
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    return one.data_ptr() == other.data_ptr() or torch.equal(one, other)
 
 
 def _elsewhere(pattern: Pattern, theirs: Pattern, values: Tensor, on_mismatch: str) -> Tensor:
