@@ -87,3 +87,16 @@ def test_numpy_warns_of_nothing_and_keeps_its_rules(coverage):
         check(lambda x: 1 / (x - 0.3), point(5), coverage=coverage, seed=0, contracts=())
 
         assert np.geterr() == rules
+
+
+@pytest.mark.parametrize("coverage", ["probe", "full"])
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_complex_numbers_beside_real_ones_lie_where_torch_can_read_them(order, coverage):
+    given = [point(1), torch.linspace(0.2, 1.1, 1, dtype=torch.complex128).requires_grad_()]
+    chosen = [given[number] for number in order]
+
+    def both(*tensors):
+        real, imaginary = (tensors[order.index(number)] for number in (0, 1))
+        return [(real.sin().sum(), real.prod() * imaginary.square().sum())[number] for number in order]
+
+    assert check(both, chosen, coverage=coverage, seed=0).passed

@@ -22,7 +22,7 @@ BLOCKED = (torch.sparse_bsr, torch.sparse_bsc)
 COMPRESSED = BY_ROW + BY_COLUMN
 SPARSE = (torch.sparse_coo, *COMPRESSED)
 NUMBERED = 2**62  # cells that can be numbered
-PIECE = 1 << 20  # cells that are numbered at a time
+PIECE = 1 << 18  # cells that are numbered at a time
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from torch.masked import MaskedTensor, masked_tensor
 from gradproof.frameworks.torch.layouts import SPARSE, index_tensors, stored_values, with_values
 
 LARGE = 1 << 16  # entries from which on indices may be shared between copies of our own
-PIECE = 1 << 18  # numbers of a large tensor looked at together
+PIECE = 1 << 16  # numbers of a large tensor looked at together
 SURROUNDINGS = 1 << 16  # entries of a view's base that are copied along with it
 
 

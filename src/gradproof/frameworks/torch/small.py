@@ -206,11 +206,14 @@ class Doubles(InNumpy):
 
 
 def _tensors(space: Space, vector: Array) -> list[Tensor]:
-    """The tensors with these coordinates, in the same memory."""
+    """The tensors with these coordinates, in the same memory, or, of complex ones, in memory that begins evenly.
+
+    Torch takes for granted that a complex number lies at a multiple of its own length: elsewhere the process may end.
+    """
     tensors = []
     for part in space.parts:
         numbers = vector[part.start : part.stop]
-        numbers = numbers.view("complex128") if part.dtype.is_complex else numbers
+        numbers = numbers.copy().view("complex128") if part.dtype.is_complex else numbers
         tensors.append(torch.from_numpy(numbers.reshape(part.chart.shape)))
     return tensors
 

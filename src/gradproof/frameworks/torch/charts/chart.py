@@ -81,7 +81,7 @@ def shaped(coordinates: Tensor, like: Tensor) -> Tensor:
 
 def as_complex(coordinates: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Pairs of coordinates as complex numbers, a view where that can be."""
-    if coordinates.storage_offset() % 2:
+    if coordinates.data_ptr() % (2 * coordinates.element_size()):
         coordinates = coordinates.clone()  # a complex number starts at an even place
     return torch.view_as_complex(coordinates.view(*shape, 2))
 
