@@ -57,14 +57,14 @@ def operators(dtype: torch.dtype, samples: int, rounds: int) -> float:
             function, inputs, tolerance = scenario.function, scenario.inputs, scenario.nondet_tol
             mine += seconds(lambda: gradproof.check(function, inputs, contracts=(), seed=0))  # noqa: B023  # called now
             fast += seconds(
-                lambda: torch.autograd.gradcheck(function, inputs, fast_mode=True, nondet_tol=tolerance)  # noqa: B023
+                lambda: torch.autograd.gradcheck(function, inputs, fast_mode=True, nondet_tol=tolerance)  # noqa: B023  # called within the loop
             )
             without += seconds(
                 lambda: torch.autograd.gradcheck(
-                    function,  # noqa: B023
-                    inputs,  # noqa: B023
+                    function,  # noqa: B023  # called within the loop
+                    inputs,  # noqa: B023  # called within the loop
                     fast_mode=True,
-                    nondet_tol=tolerance,  # noqa: B023
+                    nondet_tol=tolerance,  # noqa: B023  # called within the loop
                     check_undefined_grad=False,
                 )
             )

@@ -6,10 +6,9 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from gradproof.engine.ladder import Ladder
 from gradproof.engine.localisation import Located, localise
+from gradproof.engine.nonfinite import not_finite
 from gradproof.engine.obstacles import (
-    MEANINGFUL,
     NOISE,
     RANDOM,
     SCALE,
@@ -21,9 +20,9 @@ from gradproof.engine.obstacles import (
 )
 from gradproof.engine.pictures import remainders
 from gradproof.engine.probe import CLEARLY, LOW, Probe, ask
-from gradproof.engine.results import Entry, Finding, HeatMap, Place, Reading, Resolution, Verdict
+from gradproof.engine.results import Entry, Finding, HeatMap, Reading, Resolution, Verdict
 from gradproof.engine.subject import DerivativeError, Subject
-from gradproof.engine.weighing import Probing, combine, restricted
+from gradproof.engine.weighing import Probing
 
 Span = tuple[int, int]
 RAISED = "The derivative raised "
@@ -223,15 +222,16 @@ def _one_by_one(evidence: _Evidence) -> Judgement:
     for span in evidence.subject.inputs.spans:
         if span[0] == span[1]:
             continue
-        answers = evidence.ask(span)
-        for probe in answers:
-            if not evidence.accepts(probe) and (judgement := _disagreement(evidence, probe, span)):
+        accepted: list[Probe] = []
+        for probe in evidence.ask(span):
+            if evidence.accepts(probe):
+                accepted.append(probe)
+            elif judgement := _disagreement(evidence, probe, span):
                 return judgement
-        answers = [probe for probe in answers if evidence.accepts(probe)]
-        in_the_way = evidence.obstacle(answers)
+        in_the_way = evidence.obstacle(accepted)
         path = evidence.subject.inputs.locate(span[0]).path
         if in_the_way is None:
-            verified += answers
+            verified += accepted
             evidence.notes.append(f"{path} was verified on its own.")
         else:
             obstacles.append(Obstacle(f"{in_the_way.reason} (with respect to {path})", in_the_way.advice))
@@ -248,7 +248,8 @@ def _disagreement(evidence: _Evidence, probe: Probe, span: Span | None) -> Judge
     neither direction bears it out, nothing is held against the claim.
     """
     if not math.isfinite(probe.claim.slope):
-        return _not_finite(evidence, probe)
+        found = not_finite(probe)
+        return evidence.blocked(found) if isinstance(found, Obstacle) else evidence.failed((found,))
     few = probe.ladder.subject if probe.ladder.subject.mode == "forward" else evidence.subject
     another = evidence.dissenting(evidence.ask(span, few)) or evidence.dissenting(evidence.ask(span, few))
     if another is None and few is not evidence.subject:
@@ -275,87 +276,6 @@ def _disagreement(evidence: _Evidence, probe: Probe, span: Span | None) -> Judge
     if worst.coarse and not located.entries:
         return evidence.blocked(NOISE)
     return evidence.failed(tuple(_findings(evidence.subject, located)) or (_unlocated(worst),))
-
-
-def _not_finite(evidence: _Evidence, probe: Probe) -> Judgement:
-    """A claimed NaN or infinity is wrong where the function's own slope is finite."""
-    subject, xp = probe.ladder.subject, evidence.subject.arrays
-    broken = ~xp.isfinite(probe.claimed * (probe.ladder.direction if subject.mode == "reverse" else probe.cotangent))
-    first = int(xp.where(broken)[0][0])
-    frame = subject.inputs if subject.mode == "reverse" else subject.outputs
-    low, high = next((low, high) for low, high in frame.spans if low <= first < high)
-    count = int(broken[low:high].sum())
-    if subject.mode == "forward":
-        return _not_finite_output(evidence, probe, first, count)
-    place = subject.inputs.locate(first)
-    ladder = Ladder(subject, restricted(subject, probe.ladder.direction, first, first + 1))
-    ladder.add(0, 1, -1, -2)
-    estimates = ladder.estimates()
-    sums = combine(ladder, subject.cotangent(probe.seed))
-    bent = bool(ladder.bends(estimates.bar).any())
-    undefined = not bool(xp.isfinite(subject.centre).all())
-    if bent or undefined or not math.isfinite(sums.bar) or not _small(subject, ladder, sums.bar):
-        return evidence.blocked(_no_clear_slope(count, place))
-    step = float(ladder.direction[first])
-    entry = Entry(
-        index=place.index,
-        part=place.part,
-        stored=place.stored,
-        claimed=float(probe.claimed[first]),
-        numerical=sums.slope / step,
-        bar=sums.bar / abs(step),
-    )
-    return evidence.failed((_non_finite_finding(f"The gradient with respect to {place.path}", place, count, entry),))
-
-
-def _not_finite_output(evidence: _Evidence, probe: Probe, first: int, count: int) -> Judgement:
-    """The same for a slope that a pushforward claims of one output."""
-    subject, ladder = probe.ladder.subject, probe.ladder
-    estimates, place = ladder.estimates(), subject.outputs.locate(first)
-    value, bar = float(estimates.value[first]), float(estimates.bar[first])
-    bent = len(ladder.rungs) > 2 and bool(ladder.bends(estimates.bar)[first])
-    undefined = not math.isfinite(float(subject.centre[first]))
-    if bent or undefined or not math.isfinite(bar) or not _small(subject, ladder, bar):
-        return evidence.blocked(_no_clear_slope(count, place))
-    step, cause = subject.moved_by(ladder.direction, first) or (1.0, place)
-    entry = Entry(
-        index=cause.index,
-        part=cause.part,
-        stored=cause.stored,
-        claimed=float(probe.claimed[first]) / step,
-        numerical=value / step,
-        bar=bar / abs(step),
-        output=place,
-    )
-    what = f"The tangent of {place.path}" if cause is place else f"The gradient with respect to {cause.path}"
-    return evidence.failed((_non_finite_finding(what, cause, count, entry),))
-
-
-def _no_clear_slope(count: int, place: Place) -> Obstacle:
-    return Obstacle(
-        f"non-finite: the claimed derivative is not finite in {count} entries ({place} first), and the function "
-        "has no clear slope there either",
-        "Choose a point inside the function's domain.",
-    )
-
-
-def _non_finite_finding(what: str, place: Place, count: int, entry: Entry) -> Finding:
-    return Finding(
-        kind="non-finite-gradient",
-        message=f"{what} is NaN or infinite in {count} {'entry' if count == 1 else 'entries'}, where the function has "
-        "a finite slope.",
-        argument=place.path,
-        entries=(entry,),
-        advice="Look for 0·inf or 0/0 in the derivative, often a where() whose unused branch divides by zero.",
-    )
-
-
-def _small(subject: Subject, ladder: Ladder, bar: float) -> bool:
-    """Whether a bar is small beside the change of values along the ladder, or their own size times the step."""
-    xp = subject.arrays
-    values = xp.where(xp.isfinite(subject.centre), abs(subject.centre), 0.0)
-    step = float(abs(ladder.direction).max())
-    return bar <= MEANINGFUL * max(step, step * float(values.max()))
 
 
 def _findings(subject: Subject, located: Located) -> Iterable[Finding]:
