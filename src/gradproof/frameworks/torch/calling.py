@@ -82,8 +82,8 @@ class Caller:
             raise
         self.draws = self._generators.moved()
         self.written = [not _same(slot.tensor, copy) for slot, copy in zip(self.slots, copies, strict=True)]
-        copiers = map(_copier, self._tensors, self.written)
-        self._rest = [(number, copier) for number, copier in enumerate(copiers) if number not in self.varied]
+        rest = (number for number in range(len(copies)) if number not in self.varied)
+        self._rest = [(number, _copier(self._tensors[number], self.written[number])) for number in rest]
         return copies, result
 
     def beside(self, moved: Sequence[Tensor], rest: Sequence[Tensor] | None = None) -> Any:

@@ -256,8 +256,8 @@ def _available(judgements: list[Judgement]) -> Judgement:
     if not found:
         return together(judgements)
     whole = together(found)
-    lacking = (judgement.reason for judgement in judgements if judgement.reason.startswith(MISSING))
-    return replace(whole, notes=(*whole.notes, *lacking))
+    lacking = [judgement.reason for judgement in judgements if judgement.reason.startswith(MISSING)]
+    return replace(whole, notes=(*whole.notes, *lacking)) if lacking else whole
 
 
 def _in_sparse_words(subject: TorchSubject, found: Judgement) -> Judgement:
