@@ -194,3 +194,55 @@ def test_nothing_stands_in_the_way_of_a_smooth_function():
 
 def test_a_constant_function_has_nothing_in_its_way():
     assert judged(elementwise(lambda x: 0 * x + 7, lambda x: 0 * x, [0.5, 0.7])).verdict is Verdict.PASS
+
+
+def logistic(times):
+    """A chaotic map and its derivative, which doubles with every iteration on average."""
+
+    def values(x):
+        for _ in range(times):
+            x = 4 * x * (1 - x)
+        return x
+
+    def slope(x):
+        product = np.ones_like(x)
+        for _ in range(times):
+            product, x = product * (4 - 8 * x), 4 * x * (1 - x)
+        return product
+
+    return values, slope
+
+
+@pytest.mark.parametrize("frequency", [1e10, 1e11, 1e12, 1e13, 1e15])
+def test_a_right_slope_of_an_oscillation_finer_than_the_steps_is_never_called_wrong(frequency):
+    for seed in range(20):
+        points = np.random.default_rng(seed).uniform(0.1, 0.9, 3)
+        subject = elementwise(
+            lambda x: x + 1e-3 * np.sin(frequency * x), lambda x: 1 + 1e-3 * frequency * np.cos(frequency * x), points
+        )
+        assert judged(subject, seed).verdict is not Verdict.FAIL
+
+
+@pytest.mark.parametrize("times", [10, 20, 30, 40, 60])
+def test_a_right_slope_of_a_chaotic_function_is_never_called_wrong(times):
+    values, slope = logistic(times)
+    for seed in range(20):
+        points = np.random.default_rng(seed).uniform(0.1, 0.9, 3)
+        assert judged(elementwise(values, slope, points), seed).verdict is not Verdict.FAIL
+
+
+@pytest.mark.parametrize("factor", [2.0, 1e4, 1e8, 1e12])
+def test_a_claim_that_is_far_too_steep_is_wrong_all_the_same_where_the_function_is_smooth(factor):
+    for seed in SEEDS:
+        subject = elementwise(np.sin, lambda x: factor * np.cos(x), np.linspace(0.3, 0.9, 4))
+        assert judged(subject, seed).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("factor", [2.0, 100.0, 1e4])
+def test_a_claim_that_is_far_too_steep_is_wrong_where_values_pass_through_single_precision(factor):
+    for seed in SEEDS:
+        points = np.linspace(0.3, 0.9, 4)
+        subject = elementwise(
+            lambda x: np.sin(x).astype(np.float32).astype(np.float64), lambda x: factor * np.cos(x), points
+        )
+        assert judged(subject, seed).verdict is Verdict.FAIL

@@ -12,10 +12,12 @@ from gradproof.engine.obstacles import (
     NOISE,
     RANDOM,
     SCALE,
+    STEEP,
     Obstacle,
     all_undefined,
     kink,
     matches_coarser,
+    may_be_finer,
     obstacle,
 )
 from gradproof.engine.pictures import remainders
@@ -270,6 +272,8 @@ def _disagreement(evidence: _Evidence, probe: Probe, span: Span | None) -> Judge
         return evidence.blocked(NOISE)
     if matches_coarser(probe) or matches_coarser(another):
         return evidence.blocked(SCALE)
+    if may_be_finer(probe) or may_be_finer(another):
+        return evidence.blocked(STEEP)
     located = evidence.localised(worst)
     if worst.kinks and not located.entries:
         return evidence.blocked(kink(worst.ladder.subject, worst))

@@ -5,14 +5,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from gradproof.engine.ladder import Ladder, first_step
+from gradproof.engine.ladder import ROUNDING, Ladder, first_step
 from gradproof.engine.localisation import search
 from gradproof.engine.probe import FEW, NEAR_FLOOR, Probe
+from gradproof.engine.slopes import RATIO
 from gradproof.engine.subject import Subject
-from gradproof.engine.weighing import CAUTION, combine, predicted, restricted
+from gradproof.engine.weighing import CAUTION, Sums, combine, predicted, restricted
 
 MEANINGFUL = 0.2  # a bar wider than this fraction of the largest contribution would let too much pass
 ZERO = 1e-3  # and wider than this fraction of what the values' size suggests, it does not show a gradient to be zero
+ROUGH = 1e-6  # of the values: what changes by so much from one of the finest steps to the next may do so below them
+GENTLY = 4  # rungs below that on which a slope fills the roughness, where it shows
+GRAINS = 64.0  # units of rounding that a step has to be long to be told from another
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +46,44 @@ SCALE = Obstacle(
 )
 
 
+STEEP = Obstacle(
+    "scale: the function changes within the finest steps that can be taken, and the claim may be its slope there",
+    "Check at a point where it changes less, or a gentler version of it: fewer iterations, lower frequencies.",
+)
+
+
+def may_be_finer(probe: Probe) -> bool:
+    """Whether a claim that coarse steps deny is what the finest ones show, or lies beyond what steps can show.
+
+    A function that oscillates, or a chaotic one, is rough on all steps but those that its steepness leaves it: where
+    the claimed slope would not take it further than it is rough. They are asked, if they can be taken at all.
+    """
+    ladder, unit = probe.ladder, probe.ladder.subject.precision
+    finest = combine(ladder.between(0), probe.cotangent)
+    if _bears_out(finest, probe):
+        return True
+    rough, steep = finest.bar * ladder.rungs[0].t, max(abs(probe.claim.slope), probe.claim.largest_contribution)
+    if not rough * ROUNDING * unit > ROUGH * finest.floor or not 0 < rough / steep < math.inf:
+        return False
+    gentle = math.floor(math.log(rough / steep, RATIO)) - GENTLY
+    possible = math.ceil(math.log(GRAINS * unit / first_step(unit), RATIO))
+    lowest = max(gentle, possible)
+    if lowest >= ladder.lowest:
+        return False
+    return _bears_out(combine(ladder.aside(lowest, lowest + 1), probe.cotangent), probe) or gentle < possible
+
+
 def matches_coarser(probe: Probe) -> bool:
     """Whether a claim that fine steps deny is what coarse steps show, which contradict the fine ones."""
-    ladder, claimed = probe.ladder, probe.claim.slope
-    for k in range(1, len(ladder.rungs) - 1):
-        coarse = combine(ladder.between(k), probe.cotangent)
-        bar = CAUTION * coarse.bar
-        telling = coarse.bar <= MEANINGFUL * abs(claimed)
-        if telling and abs(coarse.slope - claimed) <= bar < abs(coarse.slope - probe.sums.slope) - probe.sums.bar:
-            return True
-    return False
+    pairs = (probe.ladder.between(k) for k in range(1, len(probe.ladder.rungs) - 1))
+    return any(_bears_out(combine(pair, probe.cotangent), probe) for pair in pairs)
+
+
+def _bears_out(seen: Sums, probe: Probe) -> bool:
+    """Whether what was seen on two rungs alone is what is claimed, and contradicts what was seen on all of them."""
+    claimed, bar = probe.claim.slope, CAUTION * seen.bar
+    telling = seen.bar <= MEANINGFUL * abs(claimed)
+    return telling and abs(seen.slope - claimed) <= bar < abs(seen.slope - probe.sums.slope) - probe.sums.bar
 
 
 def obstacle(probe: Probe, outputs: int) -> Obstacle | None:
