@@ -196,6 +196,15 @@ def test_a_constant_function_has_nothing_in_its_way():
     assert judged(elementwise(lambda x: 0 * x + 7, lambda x: 0 * x, [0.5, 0.7])).verdict is Verdict.PASS
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("slope", [0.0, 1.0])
+def test_a_leap_with_the_point_in_its_middle_is_a_jump_as_well(seed, slope):
+    judgement = judged(elementwise(lambda x: np.sign(x) + slope * x, lambda x: slope + 0 * x, np.zeros(3)), seed)
+
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+    assert first_word(judgement) == "jump"
+
+
 def logistic(times):
     """A chaotic map and its derivative, which doubles with every iteration on average."""
 

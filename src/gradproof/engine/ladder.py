@@ -205,6 +205,16 @@ class Ladder:
 
         return self._flags(leap)
 
+    def cliffs(self) -> Array:
+        """Which outputs lie as far apart on the two sides of the point, whatever the step."""
+
+        def fall(where: slice) -> Array:
+            falls = [rung.plus - rung.minus for rung in self._cut(where)[:3]]
+            clear = abs(falls[0]) > 1e3 * self.subject.precision * abs(self.subject.centre[where])
+            return _stays(clear, falls, 0.02)
+
+        return self._flags(fall)
+
     def _flags(self, flag: Callable[[slice], Array]) -> Array:
         """A yes or no for every output, found chunk by chunk."""
         size = self.subject.outputs.size

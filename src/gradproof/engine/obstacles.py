@@ -111,13 +111,14 @@ def obstacle(probe: Probe, outputs: int) -> Obstacle | None:
             f"undefined: the function is not defined on both sides of the point, however small the step{detail}",
             "Choose a point inside the function's domain.",
         )
-    leaping = subject.arrays.where(probe.ladder.jumps())[0]
-    if probe.unresolved and leaping.shape[0]:
-        return Obstacle(
-            f"jump: {subject.outputs.locate(int(leaping[0]))} changes by a leap at the point itself, so it has no "
-            "slope there",
-            "Check at a point beside it, or leave out of wrt= the inputs that only choose between cases.",
-        )
+    for leaps, how in ((probe.ladder.jumps(), ""), (probe.ladder.cliffs(), ", or too steeply to tell it from one")):
+        leaping = subject.arrays.where(leaps)[0]
+        if probe.unresolved and leaping.shape[0]:
+            return Obstacle(
+                f"jump: {subject.outputs.locate(int(leaping[0]))} changes by a leap at the point itself{how}, so it "
+                "has no slope there",
+                "Check at a point beside it, or leave out of wrt= the inputs that only choose between cases.",
+            )
     return NOISE
 
 
