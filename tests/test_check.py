@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -189,6 +190,41 @@ def test_options_are_judged_before_the_function_is_called():
 @pytest.mark.parametrize(("rtol", "verdict"), [(0.05, Verdict.PASS), (1e-4, Verdict.FAIL)])
 def test_rtol_accepts_an_error_relative_to_the_gradient(rtol, verdict):
     assert check(wrong_by(1.01), point(1), rtol=rtol, seed=0).verdict is verdict
+
+
+class FixedPoint(torch.autograd.Function):
+    """y = tanh(y / 2 + a), iterated until it moves by less than a tolerance; differentiated as if it had arrived."""
+
+    @staticmethod
+    def forward(ctx, a, tolerance):
+        before, after = torch.full_like(a, torch.inf), torch.zeros_like(a)
+        while (after - before).abs().max() > tolerance:
+            before, after = after, torch.tanh(after / 2 + a)
+        ctx.save_for_backward(after)
+        return after
+
+    @staticmethod
+    def backward(ctx, incoming):
+        slope = 1 - ctx.saved_tensors[0] ** 2
+        return incoming * slope / (1 - slope / 2), None
+
+
+@pytest.mark.parametrize("coverage", ["probe", "full"])
+@pytest.mark.parametrize("tolerance", [1e-5, 1e-6, 1e-7, 1e-8])
+def test_the_rtol_that_the_advice_on_a_slight_error_names_is_enough(tolerance, coverage):
+    a = torch.linspace(0.05, 0.9, 5, dtype=torch.float64, requires_grad=True)
+
+    def check(rtol):
+        return gradproof.check(
+            lambda a: FixedPoint.apply(a, tolerance), a, seed=0, contracts=(), coverage=coverage, rtol=rtol
+        )
+
+    finding = check(0.0).findings[0]
+    advice = {finding.advice, *(diagnosis.advice for diagnosis in finding.diagnoses[:1])}
+    named = [re.search(r"pass rtol=([-.e\d]+\d)", text) for text in advice]
+
+    assert all(named)
+    assert all(check(float(rtol[1])).passed for rtol in named)
 
 
 @pytest.mark.parametrize(("atol", "verdict"), [(0.05, Verdict.PASS), (1e-4, Verdict.FAIL)])

@@ -240,10 +240,11 @@ def test_a_right_slope_of_a_chaotic_function_is_never_called_wrong(times):
         assert judged(elementwise(values, slope, points), seed).verdict is not Verdict.FAIL
 
 
+@pytest.mark.parametrize("points", [np.linspace(0.3, 0.9, 4), np.zeros(4)])
 @pytest.mark.parametrize("factor", [2.0, 1e4, 1e8, 1e12])
-def test_a_claim_that_is_far_too_steep_is_wrong_all_the_same_where_the_function_is_smooth(factor):
+def test_a_claim_that_is_far_too_steep_is_wrong_all_the_same_where_the_function_is_smooth(factor, points):
     for seed in SEEDS:
-        subject = elementwise(np.sin, lambda x: factor * np.cos(x), np.linspace(0.3, 0.9, 4))
+        subject = elementwise(np.sin, lambda x: factor * np.cos(x), points)
         assert judged(subject, seed).verdict is Verdict.FAIL
 
 

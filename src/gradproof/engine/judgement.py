@@ -24,10 +24,11 @@ from gradproof.engine.pictures import remainders
 from gradproof.engine.probe import CLEARLY, LOW, Probe, ask
 from gradproof.engine.results import Entry, Finding, HeatMap, Reading, Resolution, Verdict
 from gradproof.engine.subject import DerivativeError, Subject
-from gradproof.engine.weighing import Probing
+from gradproof.engine.weighing import Probing, if_meant
 
 Span = tuple[int, int]
 RAISED = "The derivative raised "
+TINY = 1e-300  # what is divided by at the least
 NOTHING = Resolution(absolute=math.inf, relative=math.inf)
 
 
@@ -263,7 +264,7 @@ def _disagreement(evidence: _Evidence, probe: Probe, span: Span | None) -> Judge
                 "Run again with more probes=, or at another point.",
             )
         )
-    worst = max([probe, another], key=lambda each: each.excess / max(each.bar, 1e-300))
+    worst = max([probe, another], key=lambda each: each.excess / max(each.bar, TINY))
     if not worst.repeatable and worst.excess < 10 * worst.bar:
         return evidence.blocked(RANDOM)
     if worst.coarse and worst.sums.bar > worst.sums.size > 0:
@@ -293,12 +294,14 @@ def _findings(subject: Subject, located: Located) -> Iterable[Finding]:
         absent = sum(entry.stored is False for entry in entries)
         if absent:
             count += ", where nothing is stored" if absent == len(entries) else f", {absent} where nothing is stored"
+        error = max(abs(entry.claimed - entry.numerical) / max(abs(entry.numerical), TINY) for entry in entries)
         yield Finding(
             kind="wrong-gradient",
             message=f"The {what} with respect to {argument} is wrong in {count}.",
             argument=argument,
             entries=tuple(entries),
-            advice=f"Compare the {subject.rule} with the derivative of the forward at the entries shown.",
+            advice=f"Compare the {subject.rule} with the derivative of the forward at the entries shown."
+            + if_meant(error),
         )
 
 

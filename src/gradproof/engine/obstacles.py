@@ -63,7 +63,9 @@ def may_be_finer(probe: Probe) -> bool:
     if _bears_out(finest, probe):
         return True
     rough, steep = finest.bar * ladder.rungs[0].t, max(abs(probe.claim.slope), probe.claim.largest_contribution)
-    if not rough * ROUNDING * unit > ROUGH * finest.floor or not 0 < rough / steep < math.inf:
+    if finest.bar <= MEANINGFUL * finest.size or rough * ROUNDING * unit <= ROUGH * finest.floor:
+        return False  # it is smooth, or as rough as rounding may make it
+    if not 0 < rough / steep < math.inf:
         return False
     gentle = math.floor(math.log(rough / steep, RATIO)) - GENTLY
     possible = math.ceil(math.log(GRAINS * unit / first_step(unit), RATIO))

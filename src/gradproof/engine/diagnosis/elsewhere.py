@@ -11,6 +11,7 @@ from gradproof.engine.diagnosis.case import Case
 from gradproof.engine.diagnosis.parts import Part
 from gradproof.engine.results import Diagnosis
 from gradproof.engine.subject import Array
+from gradproof.engine.weighing import if_meant
 
 CHANGED = 1e-6  # relative: an answer that differs by more from what it was has changed
 DIRECTIONS = 2
@@ -20,6 +21,11 @@ COUNTS = 0.02  # of the largest entry
 MOST = 0.6  # of those entries must be off for the error to be everywhere
 ENOUGH = 4
 SINGLE = (1e-9, 1e-6)  # relative errors that computing in single precision leaves
+CAST = "Look for a cast to a lower precision in the backward."
+DIFFERENT = (
+    "Look for an approximation, a constant with too few digits, an eps or a clamp that forward and backward do not "
+    "share, or a backward by finite differences."
+)
 ADVICE = (
     "Look for an in-place change of what the forward saved (x.mul_(…), out=, a buffer used again), and for a saved "
     "tensor that is not the one meant."
@@ -90,10 +96,7 @@ def approximate(case: Case, block: Block) -> Iterator[Diagnosis]:
         message=f"{case.subject_line} is off by some {size} nearly everywhere: it is the derivative of a slightly "
         "different function." + (" Computing in single precision leaves errors of this size." if single else ""),
         fit=0.95 - usual,
-        advice="Look for a cast to a lower precision in the backward."
-        if single
-        else "Look for an approximation, a constant with too few digits, an eps or a clamp that forward and backward "
-        "do not share, or a backward by finite differences.",
+        advice=(CAST if single else DIFFERENT) + if_meant(largest),
     )
 
 
