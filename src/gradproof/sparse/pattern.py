@@ -7,21 +7,21 @@ order, the position of each, the transposed pattern. Two patterns are equal if t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
 
 import torch
 from torch import Tensor
-from torch.utils.weak import WeakIdKeyDictionary
 
 from gradproof.errors import InputError
-from gradproof.frameworks.torch.layouts import BY_ROW, index_tensors, name_of
+from gradproof.frameworks.torch.layouts import BY_ROW, name_of
 from gradproof.sparse import sources
 from gradproof.sparse.compression import Compression, in_order
 from gradproof.sparse.coordinates import counted_on, expanded, positions
 from gradproof.sparse.layouts import TRANSPOSED, require_sparse
+from gradproof.sparse.recollection import Recollection
 from gradproof.sparse.sources import Source
 from gradproof.sparse.validation import validate
 
@@ -64,20 +64,16 @@ class Pattern:
         >>> Pattern.of(torch.eye(3).to_sparse_csc())
         Pattern(CSC, shape=[3, 3], entries=3)
         """
-        state = _state_of(require_sparse(tensor, "tensor"))
-        if tensor in _KNOWN:
-            known, seen = _KNOWN[tensor]
-            if seen == state:
-                return known
-        made = cls._made(sources.of_tensor(tensor))
-        _KNOWN[tensor] = made, state
-        return made
+        known = _KNOWN.of(require_sparse(tensor, "tensor"))
+        if known is None:
+            known = cls._made(sources.of_tensor(tensor))
+            _KNOWN.remember(tensor, known)
+        return known
 
     @staticmethod
     def kept(tensor: Tensor) -> None:
         """Say that values of a tensor were written to and indices were not: to torch the two have one version."""
-        if tensor in _KNOWN:
-            _KNOWN[tensor] = _KNOWN[tensor][0], _state_of(tensor)
+        _KNOWN.keep(tensor)
 
     @classmethod
     def from_mask(
@@ -352,12 +348,7 @@ class Pattern:
         return self._derived(layout=torch.sparse_csr, indices=indices, blocksize=None, by_rows=plain), order
 
 
-_KNOWN: MutableMapping[Tensor, tuple[Pattern, tuple[Any, ...]]] = WeakIdKeyDictionary()
-
-
-def _state_of(tensor: Tensor) -> tuple[Any, ...]:
-    """What tells that a tensor's indices are still those that were looked at, without reading them."""
-    return tuple((index.data_ptr(), index.shape, index._version) for index in index_tensors(tensor))
+_KNOWN = Recollection[Pattern]()
 
 
 def _same(mine: Tensor, its: Tensor) -> bool:

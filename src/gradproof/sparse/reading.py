@@ -10,8 +10,10 @@ from gradproof.frameworks.torch.layouts import index_tensors, name_of, stored_va
 from gradproof.frameworks.torch.makeup import is_sparse
 from gradproof.sparse.coordinates import positions
 from gradproof.sparse.pattern import Pattern
+from gradproof.sparse.recollection import Recollection
 
 POLICIES = ("error", "project")
+_COMPARED = Recollection[Pattern]()  # gradients, and the patterns that they were found to have
 
 
 def require_policy(on_mismatch: str) -> None:
@@ -59,10 +61,22 @@ def read_at(pattern: Pattern, gradient: Tensor, *, on_mismatch: str = "error") -
 
 
 def _in_this_order(pattern: Pattern, gradient: Tensor) -> bool:
-    """Whether a gradient has this pattern's own indices, or its coordinates: the same memory, or the same numbers."""
-    mine = pattern.indices if gradient.layout is pattern.layout else (pattern.coordinates,)
-    its = index_tensors(gradient)
-    return len(mine) == len(its) and all(map(_same, mine, its))
+    """Whether a gradient has this pattern's own indices, or its coordinates: the same memory, or the same numbers.
+
+    To compare the numbers takes up to as long as a step of an optimiser, so that it is done once a gradient: where a
+    backward brings it, and not again in the step.
+    """
+    if _COMPARED.of(gradient) is pattern:
+        return True
+    mine, its = pattern.indices, index_tensors(gradient)
+    if gradient.layout is not pattern.layout:
+        mine = (pattern.coordinates,)
+    elif stored_values(gradient).shape[: len(pattern.values_shape)] != pattern.values_shape:  # blocks of another size
+        return False
+    if len(mine) != len(its) or not all(map(_same, mine, its)):
+        return False
+    _COMPARED.remember(gradient, pattern)
+    return True
 
 
 def _same(one: Tensor, other: Tensor) -> bool:
