@@ -152,3 +152,14 @@ def test_an_error_of_four_times_the_resolution_and_clear_in_the_values_is_found(
 
     assert passed.verdict is Verdict.PASS
     assert judged(low, wide, seed).verdict is Verdict.FAIL
+
+
+@in_low_precision
+def test_entries_of_a_long_sum_are_held_to_their_own_rounding(dtype):
+    points = np.random.default_rng(0).uniform(0.05, 0.2, 20_000)
+    low = NumpySubject(lambda x: (x * x).sum(keepdims=True), lambda x, u: 2 * x * u, points, dtype=dtype)
+    wide = NumpySubject(low.function, low.gradient, low.point)
+    judgement = judged(low, wide)
+
+    assert judgement.verdict is Verdict.PASS
+    assert judgement.resolution.relative < 100 * np.finfo(dtype).eps

@@ -104,9 +104,12 @@ def _allowed(subject: Subject, wide: Subject, asked: Array, truth: Array, seed: 
         size = size + other * other
     size = (size / (1 + OTHERS)) ** 0.5
     values = abs(wide.centre)
-    largest = float(xp.where(xp.isfinite(values), values, 0.0).max())
+    values = xp.where(xp.isfinite(values), values, 0.0)
+    largest = float(values.max())
     natural = largest * unit / abs(xp.where(nudge == 0, math.inf, nudge)) if reverse else largest + 0 * size
     vanishing = float(size.max()) < ZERO * float(natural.max())  # all of it cancels, and rounding is all there is
+    if vanishing and reverse:  # unless each entry has a small share in values that are sums of many
+        vanishing = float((size * abs(nudge)).sum()) < ZERO * unit * float(values.sum())
     return ROUNDINGS * (unit * (size + natural if vanishing else size) + moved)
 
 
