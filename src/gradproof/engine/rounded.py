@@ -24,6 +24,8 @@ MATERIAL = 1e-2  # of the largest entry: a smaller difference that double precis
 CLEARLY = 3.0  # bars
 HALF = 0.5  # of the gradient's largest entry: a resolution beyond it would let too much pass
 GROSS = 40.0  # times what rounding may do: an entry further off than that needs no second witness
+NEARBY = 8  # points a rounding away, at which the rule is asked again where it is in doubt
+SCATTER = 20.0  # times what it scatters by there: less may be chance
 FACTOR = 0.2  # off one
 ZERO = 1e-3  # of what the values' size suggests: a gradient below it vanishes
 SHOWN = 10
@@ -63,7 +65,8 @@ def judge_rounded(
     wrong = ~(abs(claimed - truth) <= allowed)
     if bool(wrong.any()):
         native = judge(subject, probes=1, seed=seed, options=options)
-        return _contested(subject, judgement, claimed, truth, allowed, native)
+        scatter = _scatter(subject, asked, claimed, seed)
+        return _contested(subject, judgement, claimed, truth, allowed, scatter, native)
     judgement = replace(judgement, resolution=_resolution(subject, allowed, truth, judgement))
     return judgement if options.rtol or options.atol else _if_meaningful(judgement)
 
@@ -113,8 +116,26 @@ def _allowed(subject: Subject, wide: Subject, asked: Array, truth: Array, seed: 
     return ROUNDINGS * (unit * (size + natural if vanishing else size) + moved)
 
 
+def _scatter(subject: Subject, asked: Array, claimed: Array, seed: int) -> Array:
+    """How much each entry differs at points a rounding away: much, where large numbers cancel within the rule."""
+    xp, square = subject.arrays, subject.arrays.zeros_like(claimed)
+    for number in range(NEARBY):
+        nudge = subject.direction(seed + 2 + OTHERS + number, subject.precision, False)
+        reverse = subject.mode == "reverse"
+        near = subject.pullback_at(nudge, asked) if reverse else subject.pushforward_at(nudge, asked)
+        apart = near - claimed
+        square = square + xp.where(xp.isfinite(apart), apart, 0.0) ** 2
+    return (square / NEARBY) ** 0.5
+
+
 def _contested(
-    subject: Subject, judgement: Judgement, claimed: Array, truth: Array, allowed: Array, native: Judgement
+    subject: Subject,
+    judgement: Judgement,
+    claimed: Array,
+    truth: Array,
+    allowed: Array,
+    scatter: Array,
+    native: Judgement,
 ) -> Judgement:
     """The gradient differs from the one in double precision by more than rounding usually does.
 
@@ -123,9 +144,9 @@ def _contested(
     """
     xp = subject.arrays
     gap = abs(claimed - truth)
-    material = ~(gap <= allowed) & ~(gap <= MATERIAL * float(abs(truth).max()))
+    material = ~(gap <= allowed + ROUNDINGS * scatter) & ~(gap <= MATERIAL * float(abs(truth).max()))
     borne_out = native.verdict is Verdict.FAIL and _clearly(native)
-    gross = bool((material & (gap > GROSS * allowed)).any())
+    gross = bool((material & (gap > GROSS * allowed) & (gap > SCATTER * scatter)).any())
     if bool(material.any()) and (borne_out or gross or _off_by_a_factor(claimed, truth)):
         finding = _finding(subject, claimed, truth, allowed)
         return replace(

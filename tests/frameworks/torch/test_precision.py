@@ -348,3 +348,13 @@ def test_real_and_complex_inputs_together_pass(dtype):
 def test_the_spectrum_of_a_real_signal_passes(dtype):
     assert check(torch.fft.rfft, point(9, dtype=dtype.to_real()), seed=0).passed
     assert check(torch.fft.irfft, point(5, dtype=dtype), seed=0).passed
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=_names)
+@pytest.mark.parametrize("seed", range(20))
+def test_a_backward_in_which_large_numbers_cancel_is_not_blamed_for_what_rounding_leaves(dtype, seed):
+    x = point(16, 3, dtype=dtype, seed=seed).requires_grad_()
+
+    report = check(lambda x: functional.layer_norm(x, (3,)).pow(2).sum(-1), x, seed=seed)
+
+    assert report.verdict is not Verdict.FAIL
