@@ -24,6 +24,8 @@ MATERIAL = 1e-2  # of the largest entry: a smaller difference that double precis
 CLEARLY = 3.0  # bars
 HALF = 0.5  # of the gradient's largest entry: a resolution beyond it would let too much pass
 GROSS = 40.0  # times what rounding may do: an entry further off than that needs no second witness
+LONE = 0.05  # of the entries, at most, being off while the others are right is not rounding's kind
+ODD = 5.0  # times what rounding may do, then
 NEARBY = 8  # points a rounding away, at which the rule is asked again where it is in doubt
 SCATTER = 20.0  # times what it scatters by there: less may be chance
 FACTOR = 0.2  # off one
@@ -146,7 +148,8 @@ def _contested(
     gap = abs(claimed - truth)
     material = ~(gap <= allowed + ROUNDINGS * scatter) & ~(gap <= MATERIAL * float(abs(truth).max()))
     borne_out = native.verdict is Verdict.FAIL and _clearly(native)
-    gross = bool((material & (gap > GROSS * allowed) & (gap > SCATTER * scatter)).any())
+    lone = int((~(gap <= allowed)).sum()) <= LONE * gap.shape[0]
+    gross = bool((material & (gap > (ODD if lone else GROSS) * allowed) & (gap > SCATTER * scatter)).any())
     if bool(material.any()) and (borne_out or gross or _off_by_a_factor(claimed, truth)):
         finding = _finding(subject, claimed, truth, allowed)
         return replace(

@@ -358,3 +358,17 @@ def test_a_backward_in_which_large_numbers_cancel_is_not_blamed_for_what_roundin
     report = check(lambda x: functional.layer_norm(x, (3,)).pow(2).sum(-1), x, seed=seed)
 
     assert report.verdict is not Verdict.FAIL
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=_names)
+@pytest.mark.parametrize("wrong", [0.0, -1.0, 3.0, torch.inf])
+def test_a_backward_that_is_wrong_in_one_entry_in_low_precision_alone_is(dtype, wrong):
+    def change(gradient):
+        factor = torch.ones_like(gradient)
+        factor[2, 1] = wrong if gradient.dtype is dtype else 1.0
+        return gradient * factor
+
+    x = point(16, 3, dtype=dtype).requires_grad_()
+    report = check(lambda x: Spoiled.apply(x.sin(), change), x, seed=0)
+
+    assert [entry.index for finding in report.findings for entry in finding.entries] == [(2, 1)]
