@@ -111,11 +111,13 @@ def _allowed(subject: Subject, wide: Subject, asked: Array, truth: Array, seed: 
     values = abs(wide.centre)
     values = xp.where(xp.isfinite(values), values, 0.0)
     largest = float(values.max())
-    natural = largest * unit / abs(xp.where(nudge == 0, math.inf, nudge)) if reverse else largest + 0 * size
+    steep = unit / abs(xp.where(nudge == 0, math.inf, nudge)) if reverse else 1.0 + 0 * size
+    natural = largest * steep
     vanishing = float(size.max()) < ZERO * float(natural.max())  # all of it cancels, and rounding is all there is
     if vanishing and reverse:  # unless each entry has a small share in values that are sums of many
         vanishing = float((size * abs(nudge)).sum()) < ZERO * unit * float(values.sum())
-    return ROUNDINGS * (unit * (size + natural if vanishing else size) + moved)
+    lost = subject.tiny * steep  # values that small are rounded as if they were larger
+    return ROUNDINGS * (unit * (size + natural if vanishing else size) + moved + lost)
 
 
 def _scatter(subject: Subject, asked: Array, claimed: Array, seed: int) -> Array:

@@ -372,3 +372,9 @@ def test_a_backward_that_is_wrong_in_one_entry_in_low_precision_alone_is(dtype, 
     report = check(lambda x: Spoiled.apply(x.sin(), change), x, seed=0)
 
     assert [entry.index for finding in report.findings for entry in finding.entries] == [(2, 1)]
+
+
+def test_products_that_fade_below_the_smallest_numbers_are_not_blamed():
+    x = point(20, 11, dtype=torch.float16, seed=501).mul(0.3).requires_grad_()
+
+    assert check(lambda x: x.prod(-1), x, seed=5).verdict is not Verdict.FAIL
