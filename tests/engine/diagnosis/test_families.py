@@ -292,6 +292,18 @@ def test_a_mask_that_the_function_has_not_is_named(shape):
 
 
 @every_shape
+def test_a_mask_that_is_inverted_is_named(shape):
+    subject = subject_of(
+        lambda x: np.maximum(x, 0) + 0 * x, lambda u, x: (u * (x <= 0),), {"x": shape}, {"y": shape}, seed=4
+    )
+
+    (diagnosis, *_) = diagnoses_of(subject)
+
+    assert diagnosis.name == "mask"
+    assert "inverted" in diagnosis.message
+
+
+@every_shape
 def test_a_mask_that_is_forgotten_is_named(shape):
     subject = subject_of(
         lambda x: np.maximum(x, 0) ** 3, lambda u, x: (3 * u * x * x,), {"x": shape}, {"y": shape}, seed=4
