@@ -115,6 +115,16 @@ def test_a_derivative_that_raises_in_low_precision_alone_fails():
     assert "in this precision alone" in judgement.reason
 
 
+def test_a_derivative_that_is_absent_in_low_precision_alone_is_said_to_be():
+    def absent(x, u):
+        raise DerivativeError("NotImplementedError: no rule", absent=True)
+
+    low = NumpySubject(np.sin, absent, [1.0], dtype=np.float16)
+    judgement = judged(low, elementwise(np.sin, np.cos, low.point))
+
+    assert [finding.kind for finding in judgement.findings] == ["no-backward-rule"]
+
+
 def test_an_overflow_that_double_precision_predicts_is_granted():
     low, wide = both(lambda x: np.exp(x), np.exp, [11.5, 1.0], np.float16)
 

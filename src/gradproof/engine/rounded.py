@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from gradproof.engine.judgement import Judgement, judge
+from gradproof.engine.judgement import Judgement, judge, raised
 from gradproof.engine.results import Entry, Finding, Resolution, Verdict
 from gradproof.engine.subject import Array, DerivativeError, Frame, Subject
 from gradproof.engine.weighing import Probing, forgiving
@@ -53,11 +53,7 @@ def judge_rounded(
     try:
         claimed = _answer(subject, asked)
     except DerivativeError as error:
-        finding = Finding(
-            kind="backward-raised" if subject.mode == "reverse" else "forward-raised",
-            message=f"The derivative raised {error}, in this precision alone",
-            advice="In double precision it is right.",
-        )
+        finding = raised(subject, error) if error.absent else _raised_here(subject, error)
         return replace(judgement, verdict=Verdict.FAIL, reason=finding.message, findings=(finding,))
     truth = _answer(wide, asked)
     accepted = forgiving(subject, asked, options)
@@ -71,6 +67,14 @@ def judge_rounded(
         return _contested(subject, judgement, claimed, truth, allowed, scatter, native)
     judgement = replace(judgement, resolution=_resolution(subject, allowed, truth, judgement))
     return judgement if options.rtol or options.atol else _if_meaningful(judgement)
+
+
+def _raised_here(subject: Subject, error: DerivativeError) -> Finding:
+    return Finding(
+        kind="backward-raised" if subject.mode == "reverse" else "forward-raised",
+        message=f"The derivative raised {error}, in this precision alone",
+        advice="In double precision it is right.",
+    )
 
 
 def _within_rounding(judgement: Judgement, precision: float) -> bool:

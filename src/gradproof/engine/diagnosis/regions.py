@@ -147,11 +147,11 @@ def _detached(case: Case) -> Diagnosis:
 def _inverted(case: Case, missing: int, extra: int) -> Diagnosis:
     return Diagnosis(
         name="mask",
-        message=f"{case.subject_line} is zero in all {missing} entries in which it should not be, and not zero in {extra} "
-        "in which it should, as far as was looked: a mask is inverted, or is another one than the function's.",
+        message=f"{case.subject_line} is zero in all {missing} entries in which it should not be, and not zero in "
+        f"{extra} in which it should, as far as was looked: a mask is inverted, or is another one than the function's.",
         fit=INVERTED,
-        advice="Look at the condition of the mask (of a relu, a clamp, a dropout), and whether forward and backward have "
-        "the same.",
+        advice="Look at the condition of the mask (of a relu, a clamp, a dropout), and whether forward and backward "
+        "have the same.",
     )
 
 
