@@ -194,3 +194,21 @@ def test_nothing_stands_in_the_way_of_a_smooth_function():
 
 def test_a_constant_function_has_nothing_in_its_way():
     assert judged(elementwise(lambda x: 0 * x + 7, lambda x: 0 * x, [0.5, 0.7])).verdict is Verdict.PASS
+
+
+FLAT = {
+    "cube": (lambda x: x**3, lambda x, u: 3 * x * x * u),
+    "fourth power": (lambda x: (x**4).sum(keepdims=True), lambda x, u: 4 * x**3 * u),
+    "product": (lambda x: x.prod(keepdims=True), lambda x, u: 0 * x * u),
+}
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("name", FLAT)
+def test_a_slope_that_falls_to_nothing_is_told_from_noise(name, seed):
+    function, gradient = FLAT[name]
+    right = NumpySubject(function, gradient, np.zeros(3))
+    wrong = NumpySubject(function, lambda x, u: gradient(x, u) + 1e-3 * u, np.zeros(3))
+
+    assert judge(right, probes=1, seed=seed, options=Probing()).verdict is Verdict.PASS
+    assert judge(wrong, probes=1, seed=seed, options=Probing()).verdict is Verdict.FAIL
