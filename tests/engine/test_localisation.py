@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy_subject import NumpySubject, elementwise
 
+from gradproof.engine.jacobian import judge_fully
 from gradproof.engine.judgement import judge
 from gradproof.engine.localisation import SHOWN, localise, search, weighed
 from gradproof.engine.probe import ask
@@ -209,3 +210,16 @@ def test_values_without_weight_do_not_spoil_a_weighed_sum():
     subject = planted(3, {})
 
     assert weighed(subject, np.array([1.0, 0.0, 2.0]), np.array([1.0, np.nan, 3.0])) == 7.0
+
+
+@pytest.mark.parametrize("arguments", [2, 3, 7])
+@pytest.mark.parametrize("judging", [judge, judge_fully])
+def test_every_argument_that_is_wrong_is_named(arguments, judging):
+    parts = {f"x{number}": 20 for number in range(arguments)}
+    factors = np.repeat([1.0 if number == 1 else 1.5 + number for number in range(arguments)], 20)
+    points = np.linspace(0.3, 1.2, 20 * arguments)
+    subject = elementwise(np.sin, lambda x: np.cos(x) * factors, points, parts=parts)
+
+    judgement = judging(subject, probes=1, seed=0, options=Probing())
+
+    assert {finding.argument for finding in judgement.findings} == set(parts) - {"x1"}

@@ -256,3 +256,21 @@ def test_a_claim_that_is_far_too_steep_is_wrong_where_values_pass_through_single
             lambda x: np.sin(x).astype(np.float32).astype(np.float64), lambda x: factor * np.cos(x), points
         )
         assert judged(subject, seed).verdict is Verdict.FAIL
+
+
+FLAT = {
+    "cube": (lambda x: x**3, lambda x, u: 3 * x * x * u),
+    "fourth power": (lambda x: (x**4).sum(keepdims=True), lambda x, u: 4 * x**3 * u),
+    "product": (lambda x: x.prod(keepdims=True), lambda x, u: 0 * x * u),
+}
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("name", FLAT)
+def test_a_slope_that_falls_to_nothing_is_told_from_noise(name, seed):
+    function, gradient = FLAT[name]
+    right = NumpySubject(function, gradient, np.zeros(3))
+    wrong = NumpySubject(function, lambda x, u: gradient(x, u) + 1e-3 * u, np.zeros(3))
+
+    assert judge(right, probes=1, seed=seed, options=Probing()).verdict is Verdict.PASS
+    assert judge(wrong, probes=1, seed=seed, options=Probing()).verdict is Verdict.FAIL

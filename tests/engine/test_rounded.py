@@ -115,6 +115,16 @@ def test_a_derivative_that_raises_in_low_precision_alone_fails():
     assert "in this precision alone" in judgement.reason
 
 
+def test_a_derivative_that_is_absent_in_low_precision_alone_is_said_to_be():
+    def absent(x, u):
+        raise DerivativeError("NotImplementedError: no rule", absent=True)
+
+    low = NumpySubject(np.sin, absent, [1.0], dtype=np.float16)
+    judgement = judged(low, elementwise(np.sin, np.cos, low.point))
+
+    assert [finding.kind for finding in judgement.findings] == ["no-backward-rule"]
+
+
 def test_an_overflow_that_double_precision_predicts_is_granted():
     low, wide = both(lambda x: np.exp(x), np.exp, [11.5, 1.0], np.float16)
 
@@ -152,3 +162,14 @@ def test_an_error_of_four_times_the_resolution_and_clear_in_the_values_is_found(
 
     assert passed.verdict is Verdict.PASS
     assert judged(low, wide, seed).verdict is Verdict.FAIL
+
+
+@in_low_precision
+def test_entries_of_a_long_sum_are_held_to_their_own_rounding(dtype):
+    points = np.random.default_rng(0).uniform(0.05, 0.2, 20_000)
+    low = NumpySubject(lambda x: (x * x).sum(keepdims=True), lambda x, u: 2 * x * u, points, dtype=dtype)
+    wide = NumpySubject(low.function, low.gradient, low.point)
+    judgement = judged(low, wide)
+
+    assert judgement.verdict is Verdict.PASS
+    assert judgement.resolution.relative < 100 * np.finfo(dtype).eps

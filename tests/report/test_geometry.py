@@ -99,6 +99,16 @@ def test_nothing_but_zeros_makes_no_picture():
     assert taylor(reading(0.0, 0.0, rounding=0.0)) is None
 
 
+def test_steps_beyond_all_numbers_make_no_picture():
+    far = tuple(TaylorPoint(step=math.inf, remainder=value) for value in (1e-6, 0.0))
+
+    assert taylor(dataclasses.replace(reading(1e-9, 1e-8), steps=far, rounding=math.inf)) is None
+
+
+def test_a_rounding_that_is_not_known_leaves_the_steps():
+    assert len(taylor(reading(1e-9, 1e-8, rounding=math.inf)).dots) == 2
+
+
 def test_everything_lies_on_the_canvas():
     for picture in (taylor(each) for report in (a_pass(), a_fail(), one_wrong_entry()) for each in report.readings):
         for dot in picture.dots:

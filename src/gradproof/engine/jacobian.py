@@ -16,6 +16,7 @@ from gradproof.engine.colouring import groups_of
 from gradproof.engine.columns import Columns, batches, directions_of
 from gradproof.engine.judgement import EMPTY, Judgement, judge, raised, together
 from gradproof.engine.ladder import ROUNDING, first_step
+from gradproof.engine.localisation import ARGUMENTS
 from gradproof.engine.obstacles import all_undefined
 from gradproof.engine.results import Resolution, Verdict
 from gradproof.engine.subject import Array, DerivativeError, Subject
@@ -60,12 +61,15 @@ class _Coverage:
         self.rows, self.columns = subject.outputs.size, subject.inputs.size
 
     def judgements(self) -> Iterator[Judgement]:
-        """What the first look says, and then what care says of the suspicious columns, until one of them is wrong."""
+        """What the first look says, and then what care says of the suspicious columns.
+
+        Where one is wrong, the others of its argument are let be.
+        """
         band = max(1, HELD // self.columns)
         for first in range(0, self.rows, band):
             claimed = self._claimed(first, min(first + band, self.rows))
             suspects, resolution, size = self._first_look(claimed, first)
-            many = WORST
+            many, named = WORST, set[str | None]()
             yield Judgement(verdict=Verdict.PASS, resolution=resolution)
             while suspects:
                 few, suspects, many = suspects[:many], suspects[many:], CAREFULLY
@@ -75,7 +79,14 @@ class _Coverage:
                 )
                 yield judgement
                 if judgement.verdict is Verdict.FAIL:
-                    return
+                    named |= {finding.argument for finding in judgement.findings}
+                    unnamed = [column for column in few + suspects if self._argument(column) not in named]
+                    if len(unnamed) == len(few) + len(suspects) or len(named) > ARGUMENTS:
+                        return
+                    suspects, many = unnamed, WORST
+
+    def _argument(self, column: int) -> str:
+        return self.subject.inputs.locate(column).path
 
     def _claimed(self, low: int, high: int) -> Array:
         """The claimed rows in a range, from pullbacks; or their part of all columns, from pushforwards."""

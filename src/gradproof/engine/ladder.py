@@ -67,6 +67,12 @@ class Ladder:
             self._reach = math.sqrt(float(v @ v if len(v.shape) == 1 else (v * v).sum(1).max()))
         return self._reach
 
+    def afar(self) -> Array:
+        """How steeply each output leaves its value at the point, seen from the coarsest rung."""
+        xp, centre, rung = self.subject.arrays, self.subject.centre, self.rungs[-1]
+        steep = xp.maximum(abs(rung.plus - centre), abs(rung.minus - centre)) / rung.t
+        return xp.where(xp.isfinite(steep), steep, 0.0)
+
     @property
     def lowest(self) -> int:
         """The exponent of the finest rung."""

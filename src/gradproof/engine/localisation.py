@@ -11,6 +11,7 @@ import heapq
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from gradproof.engine.ladder import Ladder
 from gradproof.engine.probe import DUST, Probe
@@ -19,7 +20,8 @@ from gradproof.engine.slopes import Estimates
 from gradproof.engine.subject import Subject
 from gradproof.engine.weighing import CLAIM_ACCURACY, CLAIM_ROUNDING, Probing, combine, predicted, restricted, weighed
 
-SHOWN = 10  # entries at most
+SHOWN = 10  # entries at most, and one of every further argument
+ARGUMENTS = 10  # further ones at most
 OUTPUTS_SHOWN = 4  # affected outputs of one entry
 CHEAP = 1 << 13  # outputs for which every wrong entry, and not only the worst, is followed to the outputs it affects
 
@@ -109,15 +111,53 @@ def localise(probe: Probe, options: Probing, *, most: int = SHOWN) -> Located:
         whole=probe.claim.slope - central,
         most=most,
     )
-    columns = [_Column(subject, probe, coordinate, exponent) for coordinate in outcome.found]
+    found = outcome.found + _elsewhere(outcome, subject.inputs.spans, residual, threshold)
+    columns = [_Column(subject, probe, coordinate, exponent) for coordinate in found]
     off = sorted((column for column in columns if column.excess > 0), key=lambda column: -column.excess)
     for column in off if subject.outputs.size <= CHEAP else off[:1]:
         column.follow()
     wrong = [column for column in off if not column.forgiven(options)]
-    entries = [(column.coordinate, column.entry) for column in wrong[:SHOWN]]
+    entries = [(column.coordinate, column.entry) for column in _shown(wrong)]
     entries.sort(key=lambda pair: -abs(pair[1].claimed - pair[1].numerical))
     more = bool(outcome.left) or len(wrong) > SHOWN
     return Located(entries=tuple(entries), more=more, forgiven=bool(off) and not wrong)
+
+
+def _elsewhere(
+    outcome: Search, spans: list[tuple[int, int]], residual: Callable[[int, int], float], threshold: float
+) -> list[int]:
+    """One coordinate each of the arguments that none was found in, and that have a part in what is left."""
+    found: list[int] = []
+    waiting = outcome.left[::-1]
+    while waiting and len(found) < ARGUMENTS:
+        low, high = waiting.pop()
+        inside = [(start, stop) for start, stop in spans if start < high and low < stop]
+        if any(start <= place < stop for start, stop in inside for place in (*outcome.found, *found)):
+            continue
+        more = search(
+            high - low,
+            [(max(start, low) - low, min(stop, high) - low) for start, stop in inside],
+            partial(_from, low, residual),
+            threshold=threshold,
+            whole=residual(low, high),
+            most=1,
+        )
+        found += [low + place for place in more.found]
+        waiting += [(low + first, low + last) for first, last in reversed(more.left)]
+    return found
+
+
+def _from(low: int, residual: Callable[[int, int], float], first: int, last: int) -> float:
+    return residual(low + first, low + last)
+
+
+def _shown(wrong: list[_Column]) -> list[_Column]:
+    """The worst, and the worst of every argument that has none among them."""
+    shown = wrong[:SHOWN]
+    for column in wrong[SHOWN:]:
+        if all(column.argument != other.argument for other in shown):
+            shown.append(column)
+    return shown
 
 
 def _best_exponent(subject: Subject, probe: Probe) -> int:
@@ -149,6 +189,7 @@ class _Column:
         self.excess = abs(self.claimed - self.numerical) - self.bar
 
         place = subject.inputs.locate(coordinate)
+        self.argument = place.path
         self.entry = Entry(
             index=place.index,
             part=place.part,

@@ -139,7 +139,8 @@ def _blurred(subject: Subject, probe: Probe) -> bool:
     wide, largest = probe.bar, probe.claim.largest_contribution
     if largest:
         return wide > max(MEANINGFUL * largest, probe.claim.forgiven) and wide > ZERO * _natural(subject)
-    return wide > NEAR_FLOOR * probe.sums.floor and wide > ZERO * _natural(subject)
+    afar = float(probe.ladder.afar().max()) if len(probe.ladder.rungs) > 2 else 0.0
+    return wide > NEAR_FLOOR * probe.sums.floor and wide > ZERO * max(_natural(subject), afar)
 
 
 def _natural(subject: Subject) -> float:

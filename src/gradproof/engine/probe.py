@@ -39,6 +39,7 @@ LOW = 1e-10  # precision, from which on values are too coarse for a bar to be al
 CLEARLY = 1.3  # bars beyond the bar are asked for then
 UNRESOLVED = 0.5  # an output whose bar is this fraction of the slope says nothing
 STILL = 1e-3  # of the step: a bar below this tells a value that stands still
+FALLEN = 1e-3  # of the slope that far steps show: a bar below this tells that the slope falls to nothing
 FINEST = -9  # the lowest rung, as a power of `RATIO`
 MOST = 0.1  # of the outputs saying nothing is reason enough to go on
 WORTH_IT = 1.3  # a new rung that narrows the bar by less than this is the last one
@@ -374,7 +375,8 @@ def _most_informative_bar(ladder: Ladder, estimates: Estimates) -> Array:
         return (STILL * ladder.shortest + 0 * slope) + NEAR_FLOOR * estimates.floor
     share = slope / largest
     typical = largest * math.sqrt(float(share @ share) / max(1, ladder.subject.outputs.size))
-    return xp.maximum(UNRESOLVED * xp.where(slope > typical, slope, typical), NEAR_FLOOR * estimates.floor)
+    enough = xp.maximum(UNRESOLVED * xp.where(slope > typical, slope, typical), NEAR_FLOOR * estimates.floor)
+    return xp.maximum(enough, FALLEN * ladder.afar()) if len(ladder.rungs) > 2 else enough
 
 
 def _edge(ladder: Ladder) -> bool:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from gradproof.engine.judgement import Judgement, judge
+from gradproof.engine.judgement import Judgement, judge, raised
 from gradproof.engine.results import Entry, Finding, Resolution, Verdict
 from gradproof.engine.subject import Array, DerivativeError, Frame, Subject
 from gradproof.engine.weighing import Probing, forgiving
@@ -24,6 +24,10 @@ MATERIAL = 1e-2  # of the largest entry: a smaller difference that double precis
 CLEARLY = 3.0  # bars
 HALF = 0.5  # of the gradient's largest entry: a resolution beyond it would let too much pass
 GROSS = 40.0  # times what rounding may do: an entry further off than that needs no second witness
+LONE = 0.05  # of the entries, at most, being off while the others are right is not rounding's kind
+ODD = 5.0  # times what rounding may do, then
+NEARBY = 8  # points a rounding away, at which the rule is asked again where it is in doubt
+SCATTER = 20.0  # times what it scatters by there: less may be chance
 FACTOR = 0.2  # off one
 ZERO = 1e-3  # of what the values' size suggests: a gradient below it vanishes
 SHOWN = 10
@@ -49,11 +53,7 @@ def judge_rounded(
     try:
         claimed = _answer(subject, asked)
     except DerivativeError as error:
-        finding = Finding(
-            kind="backward-raised" if subject.mode == "reverse" else "forward-raised",
-            message=f"The derivative raised {error}, in this precision alone",
-            advice="In double precision it is right.",
-        )
+        finding = raised(subject, error) if error.absent else _raised_here(subject, error)
         return replace(judgement, verdict=Verdict.FAIL, reason=finding.message, findings=(finding,))
     truth = _answer(wide, asked)
     accepted = forgiving(subject, asked, options)
@@ -63,9 +63,18 @@ def judge_rounded(
     wrong = ~(abs(claimed - truth) <= allowed)
     if bool(wrong.any()):
         native = judge(subject, probes=1, seed=seed, options=options)
-        return _contested(subject, judgement, claimed, truth, allowed, native)
+        scatter = _scatter(subject, asked, claimed, seed)
+        return _contested(subject, judgement, claimed, truth, allowed, scatter, native)
     judgement = replace(judgement, resolution=_resolution(subject, allowed, truth, judgement))
     return judgement if options.rtol or options.atol else _if_meaningful(judgement)
+
+
+def _raised_here(subject: Subject, error: DerivativeError) -> Finding:
+    return Finding(
+        kind="backward-raised" if subject.mode == "reverse" else "forward-raised",
+        message=f"The derivative raised {error}, in this precision alone",
+        advice="In double precision it is right.",
+    )
 
 
 def _within_rounding(judgement: Judgement, precision: float) -> bool:
@@ -104,14 +113,37 @@ def _allowed(subject: Subject, wide: Subject, asked: Array, truth: Array, seed: 
         size = size + other * other
     size = (size / (1 + OTHERS)) ** 0.5
     values = abs(wide.centre)
-    largest = float(xp.where(xp.isfinite(values), values, 0.0).max())
-    natural = largest * unit / abs(xp.where(nudge == 0, math.inf, nudge)) if reverse else largest + 0 * size
+    values = xp.where(xp.isfinite(values), values, 0.0)
+    largest = float(values.max())
+    steep = unit / abs(xp.where(nudge == 0, math.inf, nudge)) if reverse else 1.0 + 0 * size
+    natural = largest * steep
     vanishing = float(size.max()) < ZERO * float(natural.max())  # all of it cancels, and rounding is all there is
-    return ROUNDINGS * (unit * (size + natural if vanishing else size) + moved)
+    if vanishing and reverse:  # unless each entry has a small share in values that are sums of many
+        vanishing = float((size * abs(nudge)).sum()) < ZERO * unit * float(values.sum())
+    lost = subject.tiny * steep  # values that small are rounded as if they were larger
+    return ROUNDINGS * (unit * (size + natural if vanishing else size) + moved + lost)
+
+
+def _scatter(subject: Subject, asked: Array, claimed: Array, seed: int) -> Array:
+    """How much each entry differs at points a rounding away: much, where large numbers cancel within the rule."""
+    xp, square = subject.arrays, subject.arrays.zeros_like(claimed)
+    for number in range(NEARBY):
+        nudge = subject.direction(seed + 2 + OTHERS + number, subject.precision, False)
+        reverse = subject.mode == "reverse"
+        near = subject.pullback_at(nudge, asked) if reverse else subject.pushforward_at(nudge, asked)
+        apart = near - claimed
+        square = square + xp.where(xp.isfinite(apart), apart, 0.0) ** 2
+    return (square / NEARBY) ** 0.5
 
 
 def _contested(
-    subject: Subject, judgement: Judgement, claimed: Array, truth: Array, allowed: Array, native: Judgement
+    subject: Subject,
+    judgement: Judgement,
+    claimed: Array,
+    truth: Array,
+    allowed: Array,
+    scatter: Array,
+    native: Judgement,
 ) -> Judgement:
     """The gradient differs from the one in double precision by more than rounding usually does.
 
@@ -120,9 +152,10 @@ def _contested(
     """
     xp = subject.arrays
     gap = abs(claimed - truth)
-    material = ~(gap <= allowed) & ~(gap <= MATERIAL * float(abs(truth).max()))
+    material = ~(gap <= allowed + ROUNDINGS * scatter) & ~(gap <= MATERIAL * float(abs(truth).max()))
     borne_out = native.verdict is Verdict.FAIL and _clearly(native)
-    gross = bool((material & (gap > GROSS * allowed)).any())
+    lone = int((~(gap <= allowed)).sum()) <= LONE * gap.shape[0]
+    gross = bool((material & (gap > (ODD if lone else GROSS) * allowed) & (gap > SCATTER * scatter)).any())
     if bool(material.any()) and (borne_out or gross or _off_by_a_factor(claimed, truth)):
         finding = _finding(subject, claimed, truth, allowed)
         return replace(

@@ -66,8 +66,9 @@ Picture = TaylorPicture | BarsPicture | ScatterPicture | HeatPicture
 
 def taylor(reading: Reading) -> TaylorPicture | None:
     """The picture of one probe's remainders, where there are two at least."""
-    points = [(math.log10(point.step), point.remainder) for point in reading.steps if point.step > 0]
-    lowest = max(reading.rounding, 1e-300)
+    seen = [point for point in reading.steps if 0 < point.step < math.inf and math.isfinite(point.remainder)]
+    points = [(math.log10(point.step), point.remainder) for point in seen]
+    lowest = max(reading.rounding, 1e-300) if math.isfinite(reading.rounding) else 1e-300
     known = [(step, math.log10(max(remainder, lowest / 10)), remainder) for step, remainder in points]
     if len(known) < 2 or not any((reading.rounding, *(remainder for _, remainder in points))):
         return None

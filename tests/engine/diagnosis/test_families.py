@@ -101,6 +101,12 @@ def test_a_constant_factor_is_named(shape, size):
     assert expected in diagnosis.message
 
 
+def test_a_factor_that_is_nearly_one_shows_by_how_much_it_is_not():
+    (diagnosis, *_) = diagnoses_of(elementwise(lambda right, u, x: (1 + 2e-6) * right, (4, 5)))
+
+    assert " 1.000002 times" in diagnosis.message
+
+
 def test_a_factor_that_is_a_number_of_entries_says_so():
     subject = subject_of(lambda x: np.array([(x**3).mean()]), lambda u, x: (u * 3 * x * x,), {"x": (5, 7)}, {"y": (1,)})
 
@@ -289,6 +295,18 @@ def test_a_mask_that_the_function_has_not_is_named(shape):
 
     assert diagnosis.name == "mask"
     assert "where the input is negative" in diagnosis.message
+
+
+@every_shape
+def test_a_mask_that_is_inverted_is_named(shape):
+    subject = subject_of(
+        lambda x: np.maximum(x, 0) + 0 * x, lambda u, x: (u * (x <= 0),), {"x": shape}, {"y": shape}, seed=4
+    )
+
+    (diagnosis, *_) = diagnoses_of(subject)
+
+    assert diagnosis.name == "mask"
+    assert "inverted" in diagnosis.message
 
 
 @every_shape

@@ -348,3 +348,33 @@ def test_real_and_complex_inputs_together_pass(dtype):
 def test_the_spectrum_of_a_real_signal_passes(dtype):
     assert check(torch.fft.rfft, point(9, dtype=dtype.to_real()), seed=0).passed
     assert check(torch.fft.irfft, point(5, dtype=dtype), seed=0).passed
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=_names)
+@pytest.mark.parametrize("seed", range(20))
+def test_a_backward_in_which_large_numbers_cancel_is_not_blamed_for_what_rounding_leaves(dtype, seed):
+    x = point(16, 3, dtype=dtype, seed=seed).requires_grad_()
+
+    report = check(lambda x: functional.layer_norm(x, (3,)).pow(2).sum(-1), x, seed=seed)
+
+    assert report.verdict is not Verdict.FAIL
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=_names)
+@pytest.mark.parametrize("wrong", [0.0, -1.0, 3.0, torch.inf])
+def test_a_backward_that_is_wrong_in_one_entry_in_low_precision_alone_is(dtype, wrong):
+    def change(gradient):
+        factor = torch.ones_like(gradient)
+        factor[2, 1] = wrong if gradient.dtype is dtype else 1.0
+        return gradient * factor
+
+    x = point(16, 3, dtype=dtype).requires_grad_()
+    report = check(lambda x: Spoiled.apply(x.sin(), change), x, seed=0)
+
+    assert [entry.index for finding in report.findings for entry in finding.entries] == [(2, 1)]
+
+
+def test_products_that_fade_below_the_smallest_numbers_are_not_blamed():
+    x = point(20, 11, dtype=torch.float16, seed=501).mul(0.3).requires_grad_()
+
+    assert check(lambda x: x.prod(-1), x, seed=5).verdict is not Verdict.FAIL

@@ -320,6 +320,14 @@ def test_a_backward_that_is_differentiable_once_is_a_rule_that_is_absent():
     ]
 
 
+def test_a_backward_of_torch_that_has_no_derivative_is_a_rule_that_is_absent():
+    queries = [torch.randn(1, 2, 3, 4, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+
+    report = check(torch.nn.functional.scaled_dot_product_attention, queries, order=2)
+
+    assert [finding.kind for finding in report.findings] == ["no-backward-rule"]
+
+
 def test_a_double_backward_that_raises_is_quoted():
     def broken(h, g, x):
         raise ValueError("no such shape")

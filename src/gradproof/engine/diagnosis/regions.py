@@ -13,6 +13,7 @@ SMALL = 1e-8  # of the largest entry: nothing
 FEW = 3  # entries from which on a set of them is no accident
 WEAK = 0.965  # to say where entries are wrong is less than to say how
 MISSING = "A mask of the forward (of a relu, a clamp, a dropout, an index) is missing in the backward."
+INVERTED = 0.995  # the places are explained, whatever the numbers in them
 SEPARATED = 10  # entries from which on a threshold that separates some from others is no accident
 
 
@@ -41,7 +42,8 @@ def lost(case: Case) -> Iterator[Diagnosis]:
     if int(missing.sum()) and int(kept.sum()):
         yield from _partly_lost(case, missing, kept, fit)
     elif int(missing.sum()):
-        yield _detached(case)
+        elsewhere = int(_not_small(case, case.claimed).sum()) if case.full else 0
+        yield _inverted(case, int(missing.sum()), elsewhere) if elsewhere else _detached(case)
 
 
 def unmasked(case: Case) -> Iterator[Diagnosis]:
@@ -87,15 +89,19 @@ def mask_forgotten(case: Case, block: Block) -> Iterator[Diagnosis]:
     if not block.answers:
         return
     slack = float(block.slack.max())
-    extra = right = 0
+    extra = right = missing = 0
     for column in range(len(block.complete)):
         pairs = [(float(claim[column]), float(truth[column])) for claim, truth in block.answers]
         close = all(abs(claim - truth) <= slack + 1e-6 * abs(truth) for claim, truth in pairs)
         nothing = all(abs(truth) <= slack for _, truth in pairs)
         if not close and not nothing:
-            return
+            if any(abs(claim) > slack for claim, _ in pairs):
+                return
+            missing += 1
         extra, right = extra + (nothing and not close), right + (close and not nothing)
-    if min(extra, right) >= FEW:
+    if missing and not right and min(extra, missing) >= FEW:
+        yield _inverted(case, missing, extra)
+    elif not missing and min(extra, right) >= FEW:
         yield Diagnosis(
             name="mask",
             message=f"{case.subject_line} is right in the entries that the function depends on, and not zero in those "
@@ -135,6 +141,17 @@ def _detached(case: Case) -> Diagnosis:
         fit=case.fit([error * 0.0 for error in case.errors]),
         advice="Look for a detach(), .data, no_grad() or conversion to a number on the way, a None or zeros that the "
         "backward returns, or a result that is not multiplied by the incoming gradient.",
+    )
+
+
+def _inverted(case: Case, missing: int, extra: int) -> Diagnosis:
+    return Diagnosis(
+        name="mask",
+        message=f"{case.subject_line} is zero in all {missing} entries in which it should not be, and not zero in "
+        f"{extra} in which it should, as far as was looked: a mask is inverted, or is another one than the function's.",
+        fit=INVERTED,
+        advice="Look at the condition of the mask (of a relu, a clamp, a dropout), and whether forward and backward "
+        "have the same.",
     )
 
 

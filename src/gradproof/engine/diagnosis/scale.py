@@ -49,7 +49,8 @@ def factor_somewhere(case: Case) -> Iterator[Diagnosis]:
 
 
 def _diagnosis(size: float, known: str | None, case: Case, fit: float, place: str) -> Diagnosis:
-    times = known or f"{size:.6g}"
+    near_one = math.isclose(size, 1, rel_tol=CLOSE)
+    times = f"{size:.10g}" if near_one else known or f"{size:.6g}"
     if math.isclose(size, -1, rel_tol=CLOSE):
         return Diagnosis(
             name="sign",

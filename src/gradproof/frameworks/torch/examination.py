@@ -162,7 +162,7 @@ class Examination:
     def _held_to_contracts(self, subject: TorchSubject, mode: str, found: Judgement) -> Judgement:
         """The judgement, with the contracts of this mode that are broken."""
         asked = self.options.contracts
-        wanted = [CONTRACTS[name] for name in (CONTRACTS if asked is None else asked)]
+        wanted = [contract for name, contract in CONTRACTS.items() if asked is None or name in asked]
         chosen = [each for each in wanted if each.mode == mode and (asked is not None or each.is_usual(subject))]
         if not chosen or not subject.inputs.size or not subject.outputs.size or _unanswered(found):
             return found

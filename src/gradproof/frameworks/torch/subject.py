@@ -32,6 +32,7 @@ ABSENT = (
     "once_differentiable",
     "setup_context",
     "Nested forward mode",
+    "is not implemented",
 )  # words in the messages of rules that are not there
 ORDINARY = (1e-100, 1e100)  # sizes of values whose squares can be added up
 

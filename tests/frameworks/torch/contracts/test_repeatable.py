@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+
+import pytest
 import torch
 
 from gradproof import check
@@ -63,3 +66,14 @@ def test_a_difference_of_a_rounding_is_a_note_and_a_failure_where_it_is_asked_fo
     assert report.passed
     assert any("another order" in note for note in report.notes)
     assert asked("repeatable", reordered, point(50))
+
+
+@pytest.mark.parametrize("start", [0, 1])
+@pytest.mark.parametrize("size", [3, 4, 5])
+def test_a_backward_that_is_another_one_every_second_time_breaks_it_among_all_contracts(point, ruled, size, start):
+    calls = itertools.count(start)
+    alternating = ruled(identity, lambda ctx, g: g * (1 + 1e-6 * (next(calls) % 2)))
+
+    report = check(alternating, point(size), seed=0)
+
+    assert "repeatable" in [finding.kind for finding in report.findings]

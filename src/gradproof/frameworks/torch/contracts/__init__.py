@@ -18,8 +18,8 @@ from gradproof.frameworks.torch.contracts.undisturbed import undisturbed
 CONTRACTS = {
     contract.name: contract
     for contract in (
+        Contract(name="repeatable", mode="reverse", holds=repeatable),  # first: what changes by turns shows at once
         Contract(name="linear", mode="reverse", holds=linear),
-        Contract(name="repeatable", mode="reverse", holds=repeatable),
         Contract(name="undefined", mode="reverse", holds=excusing_torch(undefined)),
         Contract(name="attributes", mode="reverse", holds=attributes),
         Contract(name="undisturbed", mode="reverse", holds=undisturbed),
