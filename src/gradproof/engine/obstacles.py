@@ -14,7 +14,7 @@ from gradproof.engine.weighing import CAUTION, Sums, combine, predicted, restric
 
 MEANINGFUL = 0.2  # a bar wider than this fraction of the largest contribution would let too much pass
 ZERO = 1e-3  # and wider than this fraction of what the values' size suggests, it does not show a gradient to be zero
-ROUGH = 1e-6  # of the values: what changes by so much from one of the finest steps to the next may do so below them
+ROUGH = 1e-6  # of the values, and of what they change by on the coarsest step: so much is no rounding and not smooth
 GENTLY = 4  # rungs below that on which a slope fills the roughness, where it shows
 GRAINS = 64.0  # units of rounding that a step has to be long to be told from another
 
@@ -63,8 +63,9 @@ def may_be_finer(probe: Probe) -> bool:
     if _bears_out(finest, probe):
         return True
     rough, steep = finest.bar * ladder.rungs[0].t, max(abs(probe.claim.slope), probe.claim.largest_contribution)
-    if finest.bar <= MEANINGFUL * finest.size or rough * ROUNDING * unit <= ROUGH * finest.floor:
-        return False  # it is smooth, or as rough as rounding may make it
+    spread = float(abs(probe.cotangent) @ ladder.afar()) * ladder.rungs[-1].t
+    if finest.bar <= MEANINGFUL * finest.size or rough <= ROUGH * (finest.floor / (ROUNDING * unit) + spread):
+        return False  # it is smooth, or no rougher than rounding may make it
     if not 0 < rough / steep < math.inf:
         return False
     gentle = math.floor(math.log(rough / steep, RATIO)) - GENTLY
