@@ -110,8 +110,8 @@ def glance(ladder: Ladder, cotangents: list[Array]) -> list[Sums]:
     answers = []
     for total, near, far, *after in zip(totals, *changes, *forward, strict=True):
         seen = total.sums(1.0, SPREAD * USUAL_WEIGHT * math.sqrt(floors))
-        sizes = (widen * size for size in (seen.bar, seen.floor, seen.size))
-        answers.append(Sums(extrapolated(near, far), *sizes, ahead=tuple(after)))
+        bar, floor, size = widen * seen.bar, widen * seen.floor, widen * seen.size
+        answers.append(Sums(extrapolated(near, far), bar, floor, size, ahead=tuple(after)))
     return answers
 
 

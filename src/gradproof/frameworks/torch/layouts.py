@@ -22,9 +22,9 @@ BLOCKED = (torch.sparse_bsr, torch.sparse_bsc)
 COMPRESSED = BY_ROW + BY_COLUMN
 SPARSE = (torch.sparse_coo, *COMPRESSED)
 NUMBERED = 2**62  # cells that can be numbered
-PIECE = 1 << 16  # cells that are numbered at a time, at most
+PIECE = 1 << 16  # cells worked on at a time, at most
 LEAST = 1 << 10  # and at least, if there are as many
-SHARE = 8  # of all cells one part is numbered at a time: what that takes is little beside the indices, however few
+SHARE = 8  # in between, one part of so many: what that takes is little beside the indices, however few these are
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,15 +186,19 @@ def key_pieces(tensor: Tensor) -> Iterator[tuple[slice, Tensor]]:
     return pieces(tensor, grid)
 
 
-def _piece(count: int) -> int:
-    """How many of so many cells are numbered at a time."""
+def piece_of(count: int) -> int:
+    """How many of so many cells are worked on at a time.
+
+    >>> piece_of(100), piece_of(80_000), piece_of(10**9)
+    (1024, 10000, 65536)
+    """
     return min(PIECE, max(LEAST, -(-count // SHARE)))
 
 
 def _coordinate_pieces(tensor: Tensor, grid: Grid) -> Iterator[tuple[slice, Tensor]]:
     indices = tensor._indices()
     stored = indices.shape[1]
-    piece = _piece(stored)
+    piece = piece_of(stored)
     for start in range(0, max(1, stored), piece):
         where = slice(start, min(start + piece, stored))
         keys = torch.zeros(where.stop - where.start, dtype=torch.int64, device=indices.device)
@@ -208,7 +212,7 @@ def _compressed_pieces(tensor: Tensor, grid: Grid) -> Iterator[tuple[slice, Tens
     compressed, plain = index_tensors(tensor)
     counts, plain = compressed.diff(dim=-1).reshape(-1), plain.reshape(-1)
     edges = torch.nn.functional.pad(counts.cumsum(0), (1, 0))
-    line, lines, start, piece = 0, len(counts), 0, _piece(len(plain))
+    line, lines, start, piece = 0, len(counts), 0, piece_of(len(plain))
     while True:
         wanted = torch.tensor(start + piece, dtype=edges.dtype, device=edges.device)
         last = lines if len(plain) - start <= piece else max(line + 1, int(torch.searchsorted(edges, wanted)) - 1)
