@@ -4,22 +4,24 @@ Beside torch's fast and slow mode and `torch.sparse.as_sparse_gradcheck` (slow m
 one thread, within 8 GB of address space. Torch's checks refuse sparse outputs and are given dense ones.
 
 `s` is processor time, the least of some repetitions, so that a busy machine disturbs it little. `own s` is what the
-function's own calls take of it, counted and timed by themselves. `memory` is the peak of resident memory above what was
-resident before, as a multiple of the matrix's own indices and values; `own` is that of one forward and as many
+function's own calls take of it, counted and timed by themselves. `memory` is the most that a check takes (see
+`benchmarks.memory`), as a multiple of the matrix's own indices and values; `own` is that of one forward and as many
 backwards as the check makes, since torch does not give everything back (the sum of two CSR matrices keeps 0.74 of the
-input's memory each time). The C library is told to give tensors of more than 1 MB pages of their own and to take them
-back at once: by itself it does so from 32 MB on, which makes larger matrices look slower by the entry, and smaller ones
-look larger.
+input's memory each time). For the time, the C library is told to give tensors of more than 1 MB pages of their own and
+to take them back at once: by itself it does so from 32 MB on, which makes larger matrices look slower by the entry.
 
-The exit status is 1 where a check of gradproof's does not pass; where, at the largest size, it takes more than six
-times the matrix's memory beyond the function's own (where it takes more with it, that is said); where its time grows by
-a fifth more than the entries over the last tenfold; or where it is slower at a thousand rows than the fastest of
-torch's checks.
+`--planted 3` holds a tensor of three times the matrix's memory throughout every check of gradproof's: all its figures
+must be larger by three, at every size, or the measure hides something.
+
+The exit status is 1 where a check of gradproof's does not pass; where, at any size, it takes more than six times the
+matrix's memory beyond the function's own (where it takes more with it, that is said); where its time grows by a fifth
+more than the entries over the last tenfold; or where it is slower at a thousand rows than the fastest of torch's.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import json
 import os
@@ -27,21 +29,21 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from unittest import mock
 
 import torch
 from torch import Tensor
 
 import gradproof
+from benchmarks.memory import pages_of_their_own, peaks, status
 from benchmarks.sparse_subjects import KINDS, PER_ROW, bytes_of, matrix_of
 
-SELF = Path("/proc/self")
 LIMIT = 8 << 30
 SECONDS, PEER_SECONDS = 600, 60
-ALLOCATION = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20), "OMP_NUM_THREADS": "1"}  # see above
+PAGES = 1 << 20  # bytes from which on a tensor has pages of its own; see above
+ALLOCATION = {"MALLOC_MMAP_THRESHOLD_": str(PAGES), "OMP_NUM_THREADS": "1"}
 VISIBLE = 0.2  # seconds
 MEMORY, GROWTH = 6.0, 1.2
 OWN = ("gradproof", "gradproof, no contracts")
@@ -70,7 +72,7 @@ class Measured:
     own_memory: float = 0.0
 
 
-def measured(case: Case, repetitions: int) -> Measured:
+def measured(case: Case, repetitions: int, more: float) -> Measured:
     """The run itself, in this process."""
     torch.set_num_threads(1)
     matrix = matrix_of(case.size, case.layout)
@@ -78,20 +80,35 @@ def measured(case: Case, repetitions: int) -> Measured:
     forward_and_backward(case, small, 1)  # loads what it needs of torch
     run(case, small)
     resource.setrlimit(resource.RLIMIT_AS, (status("VmSize") + LIMIT,) * 2)
-    limit = int(time.process_time()) + (SECONDS if case.tool in OWN else PEER_SECONDS)
-    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
     said, evaluations, pullbacks = "", 0, 0
 
-    def first() -> None:
+    def once() -> None:
         nonlocal said, evaluations, pullbacks
-        said, evaluations, pullbacks = run(case, matrix)
+        limited(case)
+        with planted(more * bytes_of(matrix)):
+            said, evaluations, pullbacks = run(case, matrix)
 
-    memory = peak(first)
-    own_memory = peak(lambda: forward_and_backward(case, matrix, max(1, pullbacks)))
+    with pages_of_their_own(PAGES):
+        memory, own_memory = peaks(once, lambda: forward_and_backward(case, matrix, max(1, pullbacks)))
+    limited(case)
     spent = [timed(lambda: run(case, matrix)) for _ in range(repetitions)]
     size = bytes_of(matrix)
     own = own_seconds(case, matrix, evaluations, pullbacks)
     return Measured(said, min(spent), own, memory / size, own_memory / size)
+
+
+def limited(case: Case) -> None:
+    """Grant this process some processor time from now on."""
+    limit = int(time.process_time()) + (SECONDS if case.tool in OWN else PEER_SECONDS)
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+
+
+@contextlib.contextmanager
+def planted(size: float) -> Iterator[None]:
+    """Where so many bytes more are held."""
+    buffer = torch.ones(int(size), dtype=torch.int8)
+    yield
+    del buffer
 
 
 def run(case: Case, matrix: Tensor) -> tuple[str, int, int]:
@@ -154,24 +171,10 @@ def timed(call: Callable[[], object]) -> float:
             return spent / calls
 
 
-def peak(call: Callable[[], object]) -> int:
-    """The most resident memory during a call, above what was there before."""
-    (SELF / "clear_refs").write_text("5")
-    before = status("VmRSS")
-    call()
-    return status("VmHWM") - before
-
-
-def status(name: str) -> int:
-    """A line of this process's status, in bytes."""
-    lines = (SELF / "status").read_text().splitlines()
-    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(name + ":"))
-
-
-def apart(case: Case, repetitions: int) -> Measured:
+def apart(case: Case, repetitions: int, more: float) -> Measured:
     """The run in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.sparse_scale", "--worker", json.dumps(asdict(case))]
-    command += ["--repetitions", str(repetitions)]
+    command += ["--repetitions", str(repetitions), "--planted", str(more if case.tool in OWN else 0.0)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | ALLOCATION)
     if done.returncode == 0:
         return Measured(**json.loads(done.stdout.splitlines()[-1]))
@@ -184,8 +187,8 @@ def apart(case: Case, repetitions: int) -> Measured:
 class Table:
     """Runs cases, prints a line for each, and keeps what fell short."""
 
-    def __init__(self, tools: Sequence[str], repetitions: int) -> None:
-        self.tools, self.repetitions = tools, repetitions
+    def __init__(self, tools: Sequence[str], repetitions: int, more: float) -> None:
+        self.tools, self.repetitions, self.more = tools, repetitions, more
         self.found: dict[Case, Measured] = {}
         self.short: list[str] = []
         print(f"{'function':<10}{'layout':<8}{'masked':<8}{'rows':>9}  {'check':<25}{'s':>9}{'own s':>9}", end="")
@@ -193,7 +196,7 @@ class Table:
 
     def add(self, case: Case) -> Measured:
         """Run a case, and print its line."""
-        result = self.found[case] = apart(case, self.repetitions)
+        result = self.found[case] = apart(case, self.repetitions, self.more)
         entries = PER_ROW * case.size
         line = f"{case.kind:<10}{case.layout:<8}{'yes' if case.masked else 'no':<8}{case.size:>9,}  {case.tool:<25}"
         if result.said in ("pass", "fail", "inconclusive"):
@@ -212,18 +215,22 @@ class Table:
         for tool in OWN:
             runs = [self.found[Case(*group, size, tool)] for size in sizes]
             name = f"{group[0]} {group[1]} masked={group[2]} {tool}"
-            self.short += [f"{name}: {run.said}" for run in runs if run.said != "pass"]
-            if runs[-1].memory > MEMORY + runs[-1].own_memory:
-                self.short.append(f"{name}: {runs[-1].memory:.1f} times the matrix's memory")
-            elif runs[-1].memory > MEMORY:
-                own = runs[-1].own_memory
-                print(f"    {name}: {runs[-1].memory:.1f} times the memory, {own:.1f} of them the function's own")
+            for size, run in zip(sizes, runs, strict=True):
+                self._holds(f"{name}, {size:,} rows", run)
             if len(runs) > 1:
                 self._grows(name, runs[-2], runs[-1], sizes[-1] / sizes[-2])
             peers = [self.found[Case(*group, sizes[0], peer)] for peer in self.tools if peer in PEERS]
             seconds = [peer.seconds for peer in peers if peer.said in ("pass", "fail")]
             if seconds and runs[0].seconds > min(seconds):
                 self.short.append(f"{name}: {runs[0].seconds:.3f} s at {sizes[0]:,} rows, torch {min(seconds):.3f} s")
+
+    def _holds(self, name: str, run: Measured) -> None:
+        if run.said != "pass":
+            self.short.append(f"{name}: {run.said}")
+        elif run.memory > MEMORY + run.own_memory:
+            self.short.append(f"{name}: {run.memory:.1f} times the matrix's memory, own {run.own_memory:.1f}")
+        elif run.memory > MEMORY:
+            print(f"    {name}: {run.memory:.1f} times the memory, {run.own_memory:.1f} of them the function's own")
 
     def _grows(self, name: str, smaller: Measured, larger: Measured, factor: float) -> None:
         whole = larger.seconds / max(1e-9, smaller.seconds) / factor
@@ -252,12 +259,14 @@ def main() -> int:
     parser.add_argument("--layout", nargs="+", choices=("COO", "CSR"), default=["COO", "CSR"])
     parser.add_argument("--repetitions", type=int, default=2)
     parser.add_argument("--alone", action="store_true", help="without torch's checks, which take most of the time")
+    parser.add_argument("--planted", type=float, default=0.0, help="more memory than there is, to test the measure")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
-        print(json.dumps(asdict(measured(Case(**json.loads(options.worker)), options.repetitions))))
+        case = Case(**json.loads(options.worker))
+        print(json.dumps(asdict(measured(case, options.repetitions, options.planted))))
         return 0
-    table = Table(OWN if options.alone else (*OWN, *PEERS), options.repetitions)
+    table = Table(OWN if options.alone else (*OWN, *PEERS), options.repetitions, options.planted)
     sizes = [10**k for k in range(3, 7) if 10**k <= options.largest]
     for kind in options.function:
         for layout in options.layout:

@@ -16,6 +16,8 @@ WILD = 30.0  # root mean square over geometric mean, beyond which every entry ha
 class NumpyFrame:
     """Named vectors, one after the other."""
 
+    gathered = False
+
     def __init__(self, sizes):
         self.names = list(sizes)
         self.stops = list(itertools.accumulate(sizes.values()))

@@ -109,6 +109,16 @@ def test_a_plain_check_of_very_many_outputs_has_no_remainders():
     assert reading.steps == ()
 
 
+def test_values_that_were_let_go_leave_the_same_remainders():
+    held, let_go = sine(size=5_000), sine(size=5_000)
+    let_go.outputs.gathered = True
+    (known,), (seen,) = judged(held).readings, judged(let_go).readings
+
+    assert [point.step for point in seen.steps] == [point.step for point in known.steps]
+    for point, other in zip(seen.steps, known.steps, strict=True):
+        assert point.remainder == pytest.approx(other.remainder, abs=4 * known.rounding)
+
+
 # ── maps ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

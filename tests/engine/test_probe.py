@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy_subject import NumpySubject, elementwise, hashed
 
 from gradproof.engine.ladder import Ladder, first_step
-from gradproof.engine.probe import BLOCKS, ask
+from gradproof.engine.probe import BLOCKS, GATHERED, ask
 from gradproof.engine.weighing import CAUTION, Probing, claim_of, combine, combine_each, glance, restricted
 
 thoroughly = settings(max_examples=100, deadline=None, derandomize=True)
@@ -279,6 +279,38 @@ def test_a_glance_at_very_many_outputs_gives_the_slope_of_all_and_nearly_their_b
         assert 0.8 * known.bar < seen.bar < 1.25 * known.bar
         assert 0.8 * known.floor < seen.floor < 1.25 * known.floor
         assert 0.8 * known.size < seen.size < 1.25 * known.size
+
+
+def waves(size, wrong=0.0):
+    """As many outputs as inputs; one claim may be wrong."""
+
+    def slope(x):
+        found = np.cos(x)
+        found[size // 3] += wrong
+        return found
+
+    return elementwise(np.sin, slope, np.linspace(0.3, 1.2, size))
+
+
+@pytest.mark.parametrize(("size", "let_go"), [(GATHERED - 1, False), (GATHERED, True)])
+def test_values_that_are_gathered_are_let_go_from_a_few_thousand_on(size, let_go):
+    subject = waves(size)
+    subject.outputs.gathered = True
+    (probe,) = ask(subject, 0, Probing())
+
+    assert probe.agrees
+    assert (subject.evaluations, subject.pullbacks) == (4, 1)
+    assert all((rung.plus is None) is let_go for rung in probe.ladder.rungs)
+
+
+def test_values_that_were_let_go_are_evaluated_again_where_they_leave_a_doubt():
+    held, gathered = waves(GATHERED, wrong=0.1), waves(GATHERED, wrong=0.1)
+    gathered.outputs.gathered = True
+    (known,), (seen,) = ask(held, 0, Probing()), ask(gathered, 0, Probing())
+
+    assert not seen.agrees
+    assert seen.sums == known.sums
+    assert gathered.evaluations == held.evaluations + 4
 
 
 def test_very_many_outputs_are_probed_as_cheaply_as_few():

@@ -17,7 +17,7 @@ class Columns:
     It is a subject as far as the judge of a pushforward asks.
     """
 
-    mode = "forward"
+    mode, gathered = "forward", False
 
     def __init__(self, whole: Subject, columns: list[int], claimed: Array, first: int, size: float) -> None:
         """`claimed` is what is claimed of the columns, for outputs from `first` on; `size` is the largest claim."""
@@ -112,6 +112,10 @@ class _Steps:
     @property
     def spans(self) -> list[tuple[int, int]]:
         return [(0, self.size)]
+
+    @property
+    def gathered(self) -> bool:
+        return self.of.gathered
 
     def locate(self, coordinate: int) -> Place:
         return self.of.locate(self.columns[coordinate])

@@ -7,6 +7,7 @@ are moved one after the other, and blocks of outputs are asked about, so that a 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from gradproof.engine.ladder import Ladder, first_step
 from gradproof.engine.probe import DUST, Probe
@@ -29,19 +30,24 @@ def remainders(probe: Probe) -> tuple[TaylorPoint, ...]:
 
     Nothing where it would cost a plain check of very many outputs more than a trifle.
     """
-    ladder, claim, centre = probe.ladder, probe.claim.slope, probe.ladder.subject.centre
-    if not math.isfinite(claim) or (len(ladder.rungs) == 2 and centre.shape[0] > TRIFLE):
+    claim, reach = probe.claim.slope, probe.ladder.reach
+    if not math.isfinite(claim):
         return ()
-    reach = ladder.reach
-    points = []
+    changes = probe.sums.ahead or _changes(probe)
+    return tuple(
+        TaylorPoint(step=t * reach, remainder=abs(change - t * claim)) for t, change in changes if math.isfinite(change)
+    )
+
+
+def _changes(probe: Probe) -> Iterator[tuple[float, float]]:
+    """⟨u, f(x + tv) − f(x)⟩ at each step t, from the values that the ladder holds."""
+    ladder, centre = probe.ladder, probe.ladder.subject.centre
+    if len(ladder.rungs) == 2 and centre.shape[0] > TRIFLE:
+        return
     for rung in ladder.rungs:
         change = rung.plus - centre
         total = float(probe.cotangent @ change)
-        if not math.isfinite(total):
-            total = weighed(ladder.subject, probe.cotangent, change)
-        if math.isfinite(total):
-            points.append(TaylorPoint(step=rung.t * reach, remainder=abs(total - rung.t * claim)))
-    return tuple(points)
+        yield rung.t, total if math.isfinite(total) else weighed(ladder.subject, probe.cotangent, change)
 
 
 def heat_map(subject: Subject, seed: int, options: Probing, *, blocks: int = BLOCKS) -> tuple[HeatMap, ...]:

@@ -49,6 +49,7 @@ WORK = 1 << 25  # gradient entries that blocks may cost at most, all together
 OUTLIER = 100.0  # times the bar that 99 % of the outputs keep to
 LARGE = 50_000  # inputs from which on a second incoming gradient is asked about
 VAST = 500_000  # outputs from which on a glance at their bars comes first
+GATHERED = 1 << 12  # the same where each holds several times its memory: a doubt then costs evaluations, not the rest
 MANY = 1000  # outputs from which on a few odd ones are worth looking at by themselves
 FEW = 0.01  # of the outputs
 MATERIAL = 1e-2  # of the largest contribution: a kink that hides more than this is in the way
@@ -136,7 +137,7 @@ def ask(subject: Subject, seed: int, options: Probing, span: tuple[int, int] | N
     if span is not None:
         direction = restricted(subject, direction, *span)
     ladder = Ladder(subject, direction)
-    if subject.outputs.size < VAST or subject.mode == "forward":
+    if not _is_vast(subject) or subject.mode == "forward":
         ladder.add(*BOTTOM)
     probes = _asked(ladder, step, seed, options)
     if subject.mode == "forward" and all(probe.agrees for probe in probes):
@@ -147,7 +148,7 @@ def ask(subject: Subject, seed: int, options: Probing, span: tuple[int, int] | N
 def _asked(ladder: Ladder, step: float, seed: int, options: Probing) -> list[Probe]:
     subject = ladder.subject
     seeds = [seed, seed + 1] if subject.inputs.size >= LARGE and subject.mode == "reverse" else [seed]
-    vast = subject.outputs.size >= VAST
+    vast = _is_vast(subject)
     probes = _seen_at_a_glance(ladder, seeds, seed, options) if vast and subject.finite else []
     if probes:
         return probes
@@ -163,6 +164,11 @@ def _asked(ladder: Ladder, step: float, seed: int, options: Probing) -> list[Pro
             kept = None if vast else refined.cotangent  # of no further use, and large
             probes.append(replace(refined, claimed=None, cotangent=kept))
     return probes
+
+
+def _is_vast(subject: Subject) -> bool:
+    """Whether the values of all outputs are too much to be held at several steps without need."""
+    return subject.outputs.size >= (GATHERED if subject.outputs.gathered else VAST)
 
 
 def _seen_at_a_glance(ladder: Ladder, seeds: list[int], seed: int, options: Probing) -> list[Probe]:

@@ -27,6 +27,11 @@ class Frame(Protocol):
         """The range of coordinates that each tensor holds."""
         ...
 
+    @property
+    def gathered(self) -> bool:
+        """Whether coordinates are copied out of tensors that take more memory than they do, as of sparse ones."""
+        ...
+
     def locate(self, coordinate: int) -> Place:
         """The user's name for a coordinate."""
         ...
@@ -180,7 +185,7 @@ class Watched:
         self.centre = whole.centre[chosen]
         self.finite = bool(whole.arrays.isfinite(self.centre).all())
         self.size = int(chosen.shape[0])
-        self.spans = [(0, self.size)]
+        self.spans, self.gathered = [(0, self.size)], False
 
     @property
     def outputs(self) -> Frame:

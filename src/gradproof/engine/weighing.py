@@ -44,12 +44,16 @@ def if_meant(error: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """⟨u, slope⟩, its bar, the bar that rounding alone would give, and the root of the sum of the parts' squares."""
+    """⟨u, slope⟩, its bar, the bar that rounding alone would give, and the root of the sum of the parts' squares.
+
+    `ahead` are the steps and ⟨u, change⟩ after each, where the values behind them were let go.
+    """
 
     slope: float
     bar: float
     floor: float
     size: float
+    ahead: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +103,12 @@ def glance(ladder: Ladder, cotangents: list[Array]) -> list[Sums]:
     subject, around = ladder.subject, ladder.noise()
     xp = subject.arrays
     changes: list[list[float]] = []
+    forward: list[list[tuple[float, float]]] = []
     rungs: list[Rung] = []
     for t in (RATIO**exponent for exponent in BOTTOM):
         (minus, behind), (plus, ahead) = (_glimpsed(ladder, side, cotangents) for side in (-t, t))
         rungs.append(Rung(t, minus, plus))
+        forward.append([(t, change) for change in ahead])
         changes.append([0.5 / t * (after - before) for after, before in zip(ahead, behind, strict=True)])
     centre = _some(subject, subject.centre)
     totals = [_Total(xp, _some(subject, cotangent)) for cotangent in cotangents]
@@ -115,9 +121,10 @@ def glance(ladder: Ladder, cotangents: list[Array]) -> list[Sums]:
             total.add(where, piece)
     widen = math.sqrt(subject.outputs.size / centre.shape[0])
     answers = []
-    for total, near, far in zip(totals, *changes, strict=True):
+    for total, near, far, *after in zip(totals, *changes, *forward, strict=True):
         seen = total.sums(1.0, SPREAD * USUAL_WEIGHT * math.sqrt(floors))
-        answers.append(Sums(extrapolated(near, far), widen * seen.bar, widen * seen.floor, widen * seen.size))
+        bar, floor, size = widen * seen.bar, widen * seen.floor, widen * seen.size
+        answers.append(Sums(extrapolated(near, far), bar, floor, size, ahead=tuple(after)))
     return answers
 
 

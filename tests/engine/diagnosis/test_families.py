@@ -21,6 +21,8 @@ every_shape = pytest.mark.parametrize("shape", SHAPES, ids=str)
 class Shaped:
     """A frame of named tensors with shapes; a complex entry is two coordinates."""
 
+    gathered = False
+
     def __init__(self, shapes, complex_too=()):
         self.names, self.shapes, self.complex_too = list(shapes), list(shapes.values()), set(complex_too)
         sizes = [math.prod(shape) * (2 if name in self.complex_too else 1) for name, shape in shapes.items()]

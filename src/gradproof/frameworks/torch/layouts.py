@@ -22,7 +22,9 @@ BLOCKED = (torch.sparse_bsr, torch.sparse_bsc)
 COMPRESSED = BY_ROW + BY_COLUMN
 SPARSE = (torch.sparse_coo, *COMPRESSED)
 NUMBERED = 2**62  # cells that can be numbered
-PIECE = 1 << 18  # cells that are numbered at a time
+PIECE = 1 << 16  # cells worked on at a time, at most
+LEAST = 1 << 10  # and at least, if there are as many
+SHARE = 8  # in between, one part of so many: what that takes is little beside the indices, however few these are
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +166,7 @@ def count_of(tensor: Tensor) -> int:
 def keys_of(tensor: Tensor) -> Tensor:
     """The keys of all stored cells, in the order in which they are stored."""
     count, indices = count_of(tensor), index_tensors(tensor)[-1]
-    if count <= PIECE:
+    if count <= LEAST:
         return next(key_pieces(tensor))[1]
     found = torch.empty(count, dtype=torch.int64, device=indices.device)
     for where, keys in key_pieces(tensor):
@@ -184,11 +186,21 @@ def key_pieces(tensor: Tensor) -> Iterator[tuple[slice, Tensor]]:
     return pieces(tensor, grid)
 
 
+def piece_of(count: int) -> int:
+    """How many of so many cells are worked on at a time.
+
+    >>> piece_of(100), piece_of(80_000), piece_of(10**9)
+    (1024, 10000, 65536)
+    """
+    return min(PIECE, max(LEAST, -(-count // SHARE)))
+
+
 def _coordinate_pieces(tensor: Tensor, grid: Grid) -> Iterator[tuple[slice, Tensor]]:
     indices = tensor._indices()
     stored = indices.shape[1]
-    for start in range(0, max(1, stored), PIECE):
-        where = slice(start, min(start + PIECE, stored))
+    piece = piece_of(stored)
+    for start in range(0, max(1, stored), piece):
+        where = slice(start, min(start + piece, stored))
         keys = torch.zeros(where.stop - where.start, dtype=torch.int64, device=indices.device)
         for length, positions in zip(grid.shape, indices, strict=True):
             keys = keys.mul_(length).add_(positions[where])
@@ -200,10 +212,10 @@ def _compressed_pieces(tensor: Tensor, grid: Grid) -> Iterator[tuple[slice, Tens
     compressed, plain = index_tensors(tensor)
     counts, plain = compressed.diff(dim=-1).reshape(-1), plain.reshape(-1)
     edges = torch.nn.functional.pad(counts.cumsum(0), (1, 0))
-    line, lines, start = 0, len(counts), 0
+    line, lines, start, piece = 0, len(counts), 0, piece_of(len(plain))
     while True:
-        wanted = torch.tensor(start + PIECE, dtype=edges.dtype, device=edges.device)
-        last = lines if len(plain) - start <= PIECE else max(line + 1, int(torch.searchsorted(edges, wanted)) - 1)
+        wanted = torch.tensor(start + piece, dtype=edges.dtype, device=edges.device)
+        last = lines if len(plain) - start <= piece else max(line + 1, int(torch.searchsorted(edges, wanted)) - 1)
         stop = int(edges[last])
         major = torch.arange(line, last, device=plain.device).repeat_interleave(
             counts[line:last], output_size=stop - start

@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 from torch.masked import MaskedTensor, masked_tensor
 
-from gradproof.frameworks.torch.layouts import SPARSE, index_tensors, stored_values, with_values
+from gradproof.frameworks.torch.layouts import SPARSE, index_tensors, piece_of, stored_values, with_values
 
-LARGE = 1 << 16  # entries from which on indices may be shared between copies of our own
-PIECE = 1 << 16  # numbers of a large tensor looked at together
+LARGE = 1 << 12  # entries from which on indices may be shared between copies of our own
 SURROUNDINGS = 1 << 16  # entries of a view's base that are copied along with it
 
 
@@ -130,8 +129,9 @@ def _essence(component: Tensor) -> Tensor | tuple[torch.Size, int, int]:
         return replica(component)
     bits = _bits(component)
     plain = weighted = 0
-    for start in range(0, len(bits), PIECE):
-        piece = bits[start : start + PIECE].long()
+    length = piece_of(len(bits))
+    for start in range(0, len(bits), length):
+        piece = bits[start : start + length].long()
         plain += int(piece.sum())
         weighted += int((piece * torch.arange(start + 1, start + 1 + len(piece), device=piece.device)).sum())
     return component.shape, plain, weighted

@@ -98,6 +98,11 @@ class Space:
         return [(part.start, part.stop) for part in self.parts]
 
     @property
+    def gathered(self) -> bool:
+        """Whether coordinates are copied out of tensors that take more memory than they do."""
+        return not self.plain
+
+    @property
     def entries(self) -> int:
         """The coordinates that a user would count."""
         return self.size - sum(part.chart.hidden for part in self.parts)

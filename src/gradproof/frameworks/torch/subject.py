@@ -23,7 +23,7 @@ from gradproof.frameworks.torch.calling import LARGE, Caller, Tally
 from gradproof.frameworks.torch.captured import captured_tensors
 from gradproof.frameworks.torch.charts import Semantics, chart_of, refuse_malformed
 from gradproof.frameworks.torch.duals import push
-from gradproof.frameworks.torch.makeup import is_plain, memory_of, replica
+from gradproof.frameworks.torch.makeup import is_plain, memory_of, refilled, replica
 from gradproof.frameworks.torch.observing import observed_space
 from gradproof.frameworks.torch.spaces import BLOCK, HANDFUL, Drawn, Space, scale_of
 
@@ -326,7 +326,7 @@ class TorchSubject:
             return torch.zeros(self.inputs.size, dtype=torch.float64, device=self.inputs.device)
         incoming = self.outputs.tensors(cotangent)
         if self.outputs.size < LARGE:
-            incoming = [piece.clone() for piece in incoming]
+            incoming = [piece.clone() if is_plain(piece) else refilled(piece) for piece in incoming]
         version = cotangent._version
         gradients = self.gradients(results, leaves, incoming)
         if cotangent._version != version:
