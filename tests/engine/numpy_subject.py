@@ -41,7 +41,8 @@ class NumpySubject:
     """
 
     arrays = np
-    mode, rule, claim_size = "reverse", "backward", 0.0
+    mode, rule = "reverse", "backward"
+    claim_size = claim_change = 0.0
 
     def __init__(self, function, gradient, point, *, dtype=np.float64, parts=None, exact=False, tangent=None):
         self.tangent, self.pushforwards = tangent, 0

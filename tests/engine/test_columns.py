@@ -18,7 +18,7 @@ def whole():
 
 @pytest.fixture
 def some(whole):
-    return Columns(whole, [2, 0], np.ones((2, 2)), 0, 1.0)
+    return Columns(whole, [2, 0], np.ones((2, 2)), 0, 1.0, 1.0)
 
 
 def test_the_values_along_each_column_are_those_of_the_whole(whole, some):

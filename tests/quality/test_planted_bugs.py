@@ -422,3 +422,33 @@ def test_a_wrong_factor_fails_in_low_precision_and_its_twin_passes(dtype, factor
 
     assert gradproof.check(rule(torch.sin, lambda g, x: g * x.cos()), x, seed=0).verdict is Verdict.PASS
     assert gradproof.check(rule(torch.sin, lambda g, x: factor * g * x.cos()), x, seed=0).verdict is Verdict.FAIL
+
+
+class Product(torch.autograd.Function):
+    """a · b, whose derivatives are multiplied by factors of the test's choice."""
+
+    @staticmethod
+    def forward(ctx, a, b, factors):
+        ctx.save_for_backward(a, b)
+        ctx.factors = factors
+        return a * b
+
+    @staticmethod
+    def backward(ctx, incoming):
+        a, b = ctx.saved_tensors
+        return ctx.factors[0] * incoming * b, ctx.factors[1] * incoming * a, None
+
+
+@pytest.mark.parametrize("coverage", ["probe", "full"])
+@pytest.mark.parametrize("unit", [1.0, 1e3, 1e6, 1e15, 1e50])
+@pytest.mark.parametrize("factors", [(1, 1), (1.01, 1), (1, 1.01), (2, 1), (1, 2)])
+def test_arguments_of_very_different_units_are_told_apart(factors, unit, coverage):
+    torch.manual_seed(0)
+    a = (torch.randn(3, dtype=torch.float64) / unit).requires_grad_()
+    b = (torch.randn(3, dtype=torch.float64) * unit).requires_grad_()
+    report = gradproof.check(lambda a, b: Product.apply(a, b, factors), (a, b), coverage=coverage, seed=0)
+    wrong = [f"inputs[{number}]" for number, factor in enumerate(factors) if factor != 1]
+
+    assert report.passed is (not wrong)
+    assert [finding.argument for finding in report.findings] == wrong
+    assert report.resolution.relative < 1e-6

@@ -19,9 +19,14 @@ class Columns:
 
     mode, gathered = "forward", False
 
-    def __init__(self, whole: Subject, columns: list[int], claimed: Array, first: int, size: float) -> None:
-        """`claimed` is what is claimed of the columns, for outputs from `first` on; `size` is the largest claim."""
-        self.claim_size = size
+    def __init__(
+        self, whole: Subject, columns: list[int], claimed: Array, first: int, size: float, change: float
+    ) -> None:
+        """`claimed` is what is claimed of the columns, for outputs from `first` on.
+
+        `size` is the largest claim in the Jacobian, and `change` the largest that one makes of a first step.
+        """
+        self.claim_size, self.claim_change = size, change
         self.whole, self.columns, self._claimed, self._first = whole, columns, claimed, first
         self.rule, self.arrays, self.inputs = whole.rule, whole.arrays, _Steps(whole.inputs, columns)
         self.precision, self.gradient_precision = whole.precision, whole.gradient_precision

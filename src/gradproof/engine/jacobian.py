@@ -68,12 +68,12 @@ class _Coverage:
         band = max(1, HELD // self.columns)
         for first in range(0, self.rows, band):
             claimed = self._claimed(first, min(first + band, self.rows))
-            suspects, resolution, size = self._first_look(claimed, first)
+            suspects, resolution, size, change = self._first_look(claimed, first)
             many, named = WORST, set[str | None]()
             yield Judgement(verdict=Verdict.PASS, resolution=resolution)
             while suspects:
                 few, suspects, many = suspects[:many], suspects[many:], CAREFULLY
-                columns = Columns(self.subject, few, claimed[:, few], first, size)
+                columns = Columns(self.subject, few, claimed[:, few], first, size, change)
                 judgement = judge(
                     cast(Subject, columns), probes=self.probes, seed=self.seed, options=self.options, exhaustive=True
                 )
@@ -103,8 +103,11 @@ class _Coverage:
             self.progress(stop, 2 * self.columns)
         return (xp.concatenate(blocks) if len(blocks) > 1 else blocks[0]).T
 
-    def _first_look(self, claimed: Array, first: int) -> tuple[list[int], Resolution, float]:
-        """The columns to look at with more care, worst first, the smallest error looked for, and the largest claim."""
+    def _first_look(self, claimed: Array, first: int) -> tuple[list[int], Resolution, float, float]:
+        """The columns to look at with more care, worst first, the smallest error looked for, and the largest claims.
+
+        These are the largest entry, and the largest change that one makes within a step.
+        """
         xp = self.subject.arrays
         suspects: list[tuple[float, int]] = []
         largest = _largest(claimed)
@@ -132,7 +135,7 @@ class _Coverage:
             self.progress(count + stop, 2 * count)
         relative = band.coarsest / largest if largest else math.inf
         ranked = dict.fromkeys(column for _, column in sorted(suspects))
-        return list(ranked), Resolution(absolute=band.coarsest, relative=relative), largest
+        return list(ranked), Resolution(absolute=band.coarsest, relative=relative), largest, band.largest
 
     def _involved(self, claimed: Array, group: list[int], rows: Array, band: _Band) -> list[int]:
         """The columns of a group with an entry in some rows, if alone they change these rows as the group does.
@@ -162,7 +165,7 @@ class _Band:
         self.noise = abs(values)
         self.noise += usual + subject.tiny / (ROUNDING * subject.precision)
         self.noise *= NOISY * ROUNDING * subject.precision
-        self.coarsest = 0.0
+        self.coarsest = self.largest = 0.0
 
     def changes(self, directions: Array) -> tuple[Array, Array]:
         """How the outputs change along each direction, and against it."""
@@ -180,6 +183,7 @@ class _Band:
         ahead, behind = self.changes(directions)
         size = abs(predicted)
         peak = xp.amax(size, 1)[:, None]
+        self.largest = max(self.largest, float(peak.max()))
         hidden = (size > 0) & (self.noise > BLIND * peak)
         size *= CLAIM_ACCURACY
         allowed = size + self.noise

@@ -40,15 +40,16 @@ def slices(low: int, high: int) -> Iterator[slice]:
 class Ladder:
     """The values of a subject along one direction, at growing and shrinking steps."""
 
-    def __init__(self, subject: Subject, direction: Array) -> None:
-        self.subject = subject
-        self.direction = direction
+    def __init__(self, subject: Subject, direction: Array, whole: Array = None) -> None:
+        """`whole` is the direction that this one is a part of, if it is."""
+        self.subject, self.direction, self.whole = subject, direction, whole
         self.rungs: list[Rung] = []
         self._fetched: dict[int, Rung] = {}
         self._known: Estimates | None = None
         self._noise: Noise | None = None
         self._shortest: float | None = None
         self._reach: float | None = None
+        self._moved: int | None = None
 
     @property
     def shortest(self) -> float:
@@ -66,6 +67,14 @@ class Ladder:
             v = self.direction
             self._reach = math.sqrt(float(v @ v if len(v.shape) == 1 else (v * v).sum(1).max()))
         return self._reach
+
+    @property
+    def moved(self) -> int:
+        """The number of coordinates that the direction moves; of several directions one."""
+        if self._moved is None:
+            v = self.direction
+            self._moved = int((v != 0).sum()) if len(v.shape) == 1 else 1
+        return self._moved
 
     def afar(self) -> Array:
         """How steeply each output leaves its value at the point, seen from the coarsest rung."""
@@ -149,7 +158,7 @@ class Ladder:
 
     def watching(self, few: Watched) -> Ladder:
         """The same ladder, for some of the outputs alone."""
-        cut = Ladder(few, self.direction)
+        cut = Ladder(few, self.direction, self.whole)
         cut.rungs = [Rung(rung.t, rung.minus[few.chosen], rung.plus[few.chosen]) for rung in self.rungs]
         return cut
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from gradproof.engine.ladder import Ladder
-from gradproof.engine.probe import DUST, Probe
+from gradproof.engine.probe import Probe
 from gradproof.engine.results import Entry
 from gradproof.engine.slopes import Estimates
 from gradproof.engine.subject import Subject
@@ -185,7 +185,7 @@ class _Column:
         self.claimed = probe.predicted(piece) / self.step
         self.numerical = sums.slope / self.step
         rounding = (CLAIM_ROUNDING * subject.gradient_precision + CLAIM_ACCURACY) * abs(self.claimed)
-        self.bar = sums.bar / abs(self.step) + rounding + DUST * probe.largest_entry
+        self.bar = sums.bar / abs(self.step) + rounding + probe.dust(ladder) / abs(self.step)
         self.excess = abs(self.claimed - self.numerical) - self.bar
 
         place = subject.inputs.locate(coordinate)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 
 from gradproof.engine.ladder import Ladder, first_step
-from gradproof.engine.probe import DUST, Probe
+from gradproof.engine.probe import Probe, dust
 from gradproof.engine.results import HeatMap, TaylorPoint
 from gradproof.engine.subject import Array, DerivativeError, Frame, Subject
 from gradproof.engine.weighing import CLAIM_ACCURACY, CLAIM_ROUNDING, SPREAD, Probing, restricted, weighed
@@ -91,10 +91,11 @@ def _errors(subject: Subject, direction: Array, seed: int, rows: list[Span], col
     pieces = [restricted(subject, direction, *column) for column in columns]
     if subject.mode == "reverse":
         pulled = xp.stack([subject.pullback(restricted(subject, cotangent, *row)) for row in rows])
-        claims, largest = _sums(xp, pulled, direction, columns), float(abs(pulled).max())
+        claims = _sums(xp, pulled, direction, columns)
+        entry, change = float(abs(pulled).max()), float(abs(pulled * direction).max())
     else:
         pushed = xp.stack([subject.pushforward(piece) for piece in pieces])
-        claims, largest = _sums(xp, pushed, cotangent, rows).T, 0.0
+        claims, entry, change = _sums(xp, pushed, cotangent, rows).T, 0.0, 0.0
     ladders = [_ladder(subject, piece) for piece in pieces]
     values = xp.stack([ladder.estimates().value for ladder in ladders])
     bars = xp.stack([ladder.estimates().bar for ladder in ladders])
@@ -104,7 +105,8 @@ def _errors(subject: Subject, direction: Array, seed: int, rows: list[Span], col
     size = abs(claims) + _root_sums(xp, values, cotangent, rows).T
     reach = xp.asarray([ladder.reach for ladder in ladders], dtype=values.dtype, device=values.device)
     length = _root_sums(xp, xp.ones_like(values[:1]), cotangent, rows).T
-    allowed = 3 * bar + (CLAIM_ROUNDING * subject.gradient_precision + CLAIM_ACCURACY) * size + DUST * largest * reach
+    left = xp.asarray([dust(each, entry, change) for each in ladders], dtype=values.dtype, device=values.device)
+    allowed = 3 * bar + (CLAIM_ROUNDING * subject.gradient_precision + CLAIM_ACCURACY) * size + left
     errors: list[list[float]] = xp.where((gap > allowed) & (reach > 0), gap / (reach * length), 0.0).tolist()
     return errors
 

@@ -65,6 +65,7 @@ class Probe:
     claimed: Array
     sums: Sums
     claim: Claim
+    aside: float = 0.0  # the largest change that is claimed of an input that stands still in this probe
     repeatable: bool = True
     kinks: tuple[int, ...] = ()
     unresolved: int = 0
@@ -85,11 +86,22 @@ class Probe:
         return max(known, self.claim.largest_entry)
 
     @property
+    def largest_change(self) -> float:
+        """The largest change that is claimed of one input, or where only slopes are known of one output."""
+        known = self.ladder.subject.claim_change
+        if self.ladder.subject.mode == "forward":
+            return known or self.claim.largest_entry
+        return max(known, self.claim.largest_contribution, self.aside)
+
+    def dust(self, ladder: Ladder) -> float:
+        """What rounding may leave in a slope along a direction, whatever its own size."""
+        return dust(ladder, self.largest_entry, self.largest_change)
+
+    @property
     def bar(self) -> float:
         """How far measuring and rounding may set claim and slope apart."""
         accumulated = CLAIM_ROUNDING * self.ladder.subject.gradient_precision * self.sums.size
-        dust = DUST * self.largest_entry * self.ladder.reach
-        return self.sums.bar + self.claim.rounding + accumulated + (dust if math.isfinite(dust) else 0.0)
+        return self.sums.bar + self.claim.rounding + accumulated + self.dust(self.ladder)
 
     @property
     def resolution(self) -> float:
@@ -124,6 +136,16 @@ class Probe:
         return _wide(self.sums, self.claim)
 
 
+def dust(ladder: Ladder, entry: float, change: float) -> float:
+    """What rounding may leave in a slope of a derivative with this largest entry, and this largest change by an entry.
+
+    Inputs and outputs may be of very different units: between inputs entries do not compare, and changes do; between
+    outputs it is the other way round. So the lesser counts.
+    """
+    least = DUST * min(entry * ladder.reach, change * math.sqrt(ladder.moved))
+    return least if math.isfinite(least) else 0.0
+
+
 def ask(subject: Subject, seed: int, options: Probing, span: tuple[int, int] | None = None) -> list[Probe]:
     """Probe once, all inputs or a span of them: cheaply, and with more care where that leaves a doubt.
 
@@ -133,10 +155,8 @@ def ask(subject: Subject, seed: int, options: Probing, span: tuple[int, int] | N
     those few. A pushforward is then held against the slopes output by output.
     """
     step = options.step or first_step(subject.precision)
-    direction = subject.direction(seed, step, options.step is not None)
-    if span is not None:
-        direction = restricted(subject, direction, *span)
-    ladder = Ladder(subject, direction)
+    whole = subject.direction(seed, step, options.step is not None)
+    ladder = Ladder(subject, whole) if span is None else Ladder(subject, restricted(subject, whole, *span), whole)
     if not _is_vast(subject) or subject.mode == "forward":
         ladder.add(*BOTTOM)
     probes = _asked(ladder, step, seed, options)
@@ -196,8 +216,9 @@ def _strays(ladder: Ladder, step: float, seed: int, options: Probing) -> list[Pr
     pushed, estimates = subject.pushforward(ladder.direction), ladder.estimates()
     caution = CAUTION if len(ladder.rungs) < 3 else CAUTION**2
     rounding = CLAIM_ROUNDING * subject.gradient_precision + CLAIM_ACCURACY
-    size = subject.claim_size or float(subject.arrays.where(pushed == pushed, abs(pushed), 0.0).max()) / ladder.shortest
-    slack = DUST * size * ladder.reach + caution * subject.precision * _hidden(ladder)
+    change = float(subject.arrays.where(pushed == pushed, abs(pushed), 0.0).max())
+    left = dust(ladder, subject.claim_size or change / ladder.shortest, subject.claim_change or change)
+    slack = left + caution * subject.precision * _hidden(ladder)
     allowed = caution * estimates.bar + rounding * abs(pushed) + slack
     astray = subject.arrays.where(~(abs(pushed - estimates.value) <= allowed))[0]
     if not astray.shape[0]:
@@ -306,12 +327,14 @@ def _compare(ladder: Ladder, cotangent: Array, seed: int, options: Probing) -> P
 
 def _claimed(ladder: Ladder, cotangent: Array, sums: Sums, seed: int, options: Probing) -> Probe:
     vector, weights = claimed(ladder.subject, ladder.direction, cotangent)
+    apart = ladder.whole is not None and ladder.subject.mode == "reverse"
     return Probe(
         seed=seed,
         ladder=ladder,
         cotangent=cotangent,
         claimed=vector,
         sums=sums,
+        aside=float(abs(vector * ladder.whole).max()) if apart else 0.0,
         claim=claim_of(
             vector,
             weights,

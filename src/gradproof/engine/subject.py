@@ -91,6 +91,11 @@ class Subject(Protocol):
         ...
 
     @property
+    def claim_change(self) -> float:
+        """The same of the largest change that one input makes to one output within a first step."""
+        ...
+
+    @property
     def gradient_precision(self) -> float:
         """The same for the precision in which gradients are given."""
         ...
@@ -181,7 +186,8 @@ class Watched:
         self.whole, self.chosen, self.mode, self.rule = whole, chosen, whole.mode, whole.rule
         self.arrays, self.inputs = whole.arrays, whole.inputs
         self.precision, self.gradient_precision = whole.precision, whole.gradient_precision
-        self.largest, self.tiny, self.claim_size = whole.largest, whole.tiny, whole.claim_size
+        self.largest, self.tiny = whole.largest, whole.tiny
+        self.claim_size, self.claim_change = whole.claim_size, whole.claim_change
         self.centre = whole.centre[chosen]
         self.finite = bool(whole.arrays.isfinite(self.centre).all())
         self.size = int(chosen.shape[0])

@@ -49,7 +49,8 @@ class TorchSubject:
     Perturbed calls build no graph unless the function turns out to need one.
     """
 
-    mode, rule, claim_size = "reverse", "backward", 0.0
+    mode, rule = "reverse", "backward"
+    claim_size = claim_change = 0.0
     arrays = torch
 
     def __init__(
