@@ -280,8 +280,7 @@ def _without(vector: Array, coordinates: Array) -> Array:
 
 def _look_closer(probe: Probe, step: float, options: Probing) -> Probe:
     ladder, cotangent = probe.ladder, probe.cotangent
-    again = ladder.subject.evaluate(ladder.direction, 0.0)
-    repeatable = not bool((abs(again - ladder.subject.centre) > options.nondet_tol).any())
+    repeatable = _repeats(ladder, options.nondet_tol)
     for thorough in (False, True) if probe.agrees else (True,):
         if options.step is None:
             _grow(ladder, cotangent, step, math.inf if thorough else ENOUGH * probe.claim.largest_contribution)
@@ -291,6 +290,17 @@ def _look_closer(probe: Probe, step: float, options: Probing) -> Probe:
     if not probe.agrees and options.step is None and _deeper(probe):
         probe = _settled(probe, cotangent, options)
     return replace(probe, repeatable=repeatable)
+
+
+def _repeats(ladder: Ladder, tolerance: float) -> bool:
+    """Whether the function gives the same values again: those at the point, or those of another call without a graph.
+
+    Not every function takes the same way with a graph and without.
+    """
+    again = ladder.subject.evaluate(ladder.direction, 0.0)
+    if not bool((abs(again - ladder.subject.centre) > tolerance).any()):
+        return True
+    return not bool((abs(again - ladder.subject.evaluate(ladder.direction, 0.0)) > tolerance).any())
 
 
 def _settled(probe: Probe, cotangent: Array, options: Probing) -> Probe:
