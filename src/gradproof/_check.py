@@ -40,8 +40,8 @@ def check(
     (True, True)
 
     Args:
-        func: any callable on tensors or nested tuples, lists and dicts of them, or an `nn.Module`, whose parameters
-            are then checked too, by name.
+        func: any callable on tensors or nested tuples, lists, dicts and dataclasses of them, or an `nn.Module`, whose
+            parameters are then checked too, by name.
         inputs: one tensor, or a collection that is spread over the function's parameters.
         wrt: the inputs to check, by position, name or path. By default those that require grad.
         modes: "reverse", "forward" or both. By default reverse, and forward where an autograd Function of your own has

@@ -274,3 +274,12 @@ def test_a_slope_that_falls_to_nothing_is_told_from_noise(name, seed):
 
     assert judge(right, probes=1, seed=seed, options=Probing()).verdict is Verdict.PASS
     assert judge(wrong, probes=1, seed=seed, options=Probing()).verdict is Verdict.FAIL
+
+
+def test_values_that_differ_with_a_graph_and_without_are_not_called_random():
+    calls = iter(range(10**6))
+    rough = elementwise(
+        lambda x: np.sin(x) + 1e-3 * hashed(x) + (1e-15 if not next(calls) else 0.0), np.cos, [0.5, 0.7]
+    )
+
+    assert first_word(judged(rough)) == "noise"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import functools
 from types import MappingProxyType
 from typing import NamedTuple
@@ -94,6 +95,44 @@ def test_a_wrong_gradient_in_a_nest_is_named_by_its_path(spoil, path):
     inputs = (Pair(point(3), point(3, seed=2)), {"scale": {"w": point(3, seed=3)}}, [(point(3, seed=4),)])
 
     assert blamed(check(function, inputs, seed=0)) == ({path} if path else {"inputs[0][0]", "inputs[2][0][0]"})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class State:
+    """What a simulation passes on from step to step."""
+
+    position: torch.Tensor
+    velocity: torch.Tensor
+    name: str = "state"
+
+
+@pytest.mark.parametrize("options", [{}, {"coverage": "full"}, {"order": 2}, {"modes": ("reverse", "forward")}])
+def test_dataclasses_are_inputs_and_outputs(options):
+    def moved(state, time):
+        return State(state.position + time * state.velocity, state.velocity.sin())
+
+    report = check(moved, (State(point(3), point(3, seed=2)), point()), seed=0, **options)
+
+    assert report.passed
+    assert checked(report) == ["inputs[0].position", "inputs[0].velocity", "inputs[1]"]
+    assert [label.split(":")[0] for label in report.subject.outputs] == ["output.position", "output.velocity"]
+
+
+@pytest.mark.parametrize(
+    ("wrt", "chosen"),
+    [("state", ["position", "velocity"]), ("state.velocity", ["velocity"]), ("inputs[0].position", ["position"])],
+)
+def test_a_dataclass_and_its_fields_are_chosen_by_name(wrt, chosen):
+    report = check(lambda state: state.position * state.velocity, State(point(3), point(3, seed=2)), wrt=wrt, seed=0)
+
+    assert checked(report) == [f"inputs[0].{name}" for name in chosen]
+
+
+def test_a_wrong_gradient_in_a_dataclass_is_told_by_its_field():
+    state = State(point(3), point(3, seed=2))
+    report = check(lambda state: state.position * doubled(state.velocity), (state,), seed=0)
+
+    assert [finding.argument for finding in report.findings] == ["inputs[0].velocity"]
 
 
 def test_a_namedtuple_is_spread_like_a_tuple():

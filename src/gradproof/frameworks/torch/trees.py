@@ -1,8 +1,9 @@
-"""Nested tuples, lists and dicts: their leaves, each with a path that a user can read."""
+"""Nested tuples, lists, dicts and dataclasses: their leaves, each with a path that a user can read."""
 
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any
@@ -11,6 +12,12 @@ from typing import Any
 @functools.lru_cache
 def _is_mapping(kind: type) -> bool:
     return issubclass(kind, Mapping)
+
+
+@functools.lru_cache
+def _fields(kind: type) -> tuple[str, ...] | None:
+    """The names of a dataclass's fields."""
+    return tuple(field.name for field in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else None
 
 
 def leaves(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
@@ -25,6 +32,9 @@ def leaves(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
     elif isinstance(tree, (tuple, list)):
         for position, value in enumerate(tree):
             yield from leaves(value, f"{path}[{position}]")
+    elif (names := _fields(tree.__class__)) is not None:
+        for name in names:
+            yield from leaves(getattr(tree, name, None), f"{path}.{name}")
     else:
         yield path, tree
 
@@ -35,7 +45,8 @@ def is_flat(tree: tuple[Any, ...] | list[Any]) -> bool:
     >>> is_flat([1, None]), is_flat((1, [2]))
     (True, False)
     """
-    return not any(isinstance(member, (tuple, list)) or _is_mapping(member.__class__) for member in tree)
+    kinds = (member.__class__ for member in tree)
+    return not any(issubclass(kind, (tuple, list)) or _is_mapping(kind) or _fields(kind) is not None for kind in kinds)
 
 
 def rebuild(tree: Any, leaf: Callable[[Any], Any]) -> Any:
@@ -54,4 +65,9 @@ def rebuild(tree: Any, leaf: Callable[[Any], Any]) -> Any:
     if isinstance(tree, (tuple, list)):
         members = [rebuild(value, leaf) for value in tree]
         return type(tree)(*members) if hasattr(tree, "_fields") else type(tree)(members)
+    if (names := _fields(tree.__class__)) is not None:
+        twin = copy.copy(tree)
+        for name in names:
+            object.__setattr__(twin, name, rebuild(getattr(tree, name, None), leaf))
+        return twin
     return leaf(tree)
