@@ -415,7 +415,10 @@ def _most_informative_bar(ladder: Ladder, estimates: Estimates) -> Array:
     share = slope / largest
     typical = largest * math.sqrt(float(share @ share) / max(1, ladder.subject.outputs.size))
     enough = xp.maximum(UNRESOLVED * xp.where(slope > typical, slope, typical), NEAR_FLOOR * estimates.floor)
-    return xp.maximum(enough, FALLEN * ladder.afar()) if len(ladder.rungs) > 2 else enough
+    if len(ladder.rungs) < 3:
+        return enough
+    afar = ladder.afar()
+    return xp.maximum(enough, xp.where(afar > 0, FALLEN * afar, STILL * ladder.shortest))
 
 
 def _edge(ladder: Ladder) -> bool:

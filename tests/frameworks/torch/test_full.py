@@ -755,3 +755,35 @@ def test_no_graph_stays_alive():
     gc.collect()
 
     assert not [reference for reference in seen if reference() is not None]
+
+
+class Spoiled(torch.autograd.Function):
+    """The identity of its first input, which says that it moves a little with the second."""
+
+    @staticmethod
+    def forward(ctx, value, x):
+        ctx.save_for_backward(x)
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx, incoming):
+        return incoming, 1e-3 * incoming.sum() * torch.ones_like(ctx.saved_tensors[0])
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x**3,
+        lambda x: x**5,
+        lambda x: (x**4).sum(),
+        lambda x: x.prod(),
+        lambda x: x[:, None] ** 3 * x,
+        lambda x: x.tanh() - x,
+    ],
+)
+def test_every_entry_is_verified_where_the_whole_jacobian_vanishes(function, order):
+    still = torch.zeros(4, dtype=torch.float64, requires_grad=True)
+
+    assert full(function, still, order=order).passed
+    assert full(lambda x: Spoiled.apply(function(x), x), still).verdict is Verdict.FAIL
