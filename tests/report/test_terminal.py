@@ -356,3 +356,12 @@ def test_looking_at_a_report_draws_no_random_numbers():
     fresh = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
 
     assert fresh.stdout.strip() == "True", "the first report to be rendered counts: rich draws when it is imported"
+
+
+def test_where_nothing_was_differentiated_the_line_of_what_was_checked_ends_with_it():
+    def writes(x):
+        return x.data.add_(1) + x
+
+    report = check(writes, torch.ones(3, dtype=torch.float64, requires_grad=True), seed=0)
+
+    assert "checked     inputs[0]: float64[3]\n" in str(report)

@@ -43,7 +43,7 @@ def sizes(subject: Checked) -> str:
 
 def how(subject: Checked) -> str:
     """Which derivatives, where they are not the usual ones, and whether every entry."""
-    modes = "" if subject.derivatives == ("reverse",) else f"; {', '.join(subject.derivatives)}"
+    modes = "" if subject.derivatives in ((), ("reverse",)) else f"; {', '.join(subject.derivatives)}"
     return modes + ("; every entry" if subject.coverage == "full" else "")
 
 
