@@ -205,6 +205,13 @@ def test_a_leap_with_the_point_in_its_middle_is_a_jump_as_well(seed, slope):
     assert first_word(judgement) == "jump"
 
 
+def test_a_rough_function_that_is_claimed_to_stand_still_is_judged():
+    points = np.linspace(0.5, 1.0, 3)
+    subject = elementwise(lambda x: x + 1e-3 * np.sin(1e11 * x), lambda x: 0 * x, points)
+
+    assert judged(subject).verdict is not Verdict.PASS
+
+
 def logistic(times):
     """A chaotic map and its derivative, which doubles with every iteration on average."""
 

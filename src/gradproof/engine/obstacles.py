@@ -66,7 +66,7 @@ def may_be_finer(probe: Probe) -> bool:
     spread = float(abs(probe.cotangent) @ ladder.afar()) * ladder.rungs[-1].t
     if finest.bar <= MEANINGFUL * finest.size or rough <= ROUGH * (finest.floor / (ROUNDING * unit) + spread):
         return False  # it is smooth, or no rougher than rounding may make it
-    if not 0 < rough / steep < math.inf:
+    if not (steep and 0 < rough / steep < math.inf):
         return False
     gentle = math.floor(math.log(rough / steep, RATIO)) - GENTLY
     possible = math.ceil(math.log(GRAINS * unit / first_step(unit), RATIO))
