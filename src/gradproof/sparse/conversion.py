@@ -32,6 +32,7 @@ from gradproof.frameworks.torch.layouts import (
     zeros_on,
 )
 from gradproof.frameworks.torch.patterns import Cells, entry_keys
+from gradproof.sparse.arrivals import addable
 from gradproof.sparse.pattern import Pattern
 
 
@@ -110,7 +111,7 @@ def convert(tensor: Tensor, layout: torch.layout, *, blocksize: tuple[int, int] 
     """
     _refuse_malformed(tensor, "tensor")
     if layout == torch.strided:
-        return tensor if tensor.layout == torch.strided else tensor.to_dense(masked_grad=False)
+        return tensor if tensor.layout == torch.strided else _spread(tensor)
     grid = _grid(tensor, layout, blocksize)
     if tensor.layout == layout and grid_of(tensor) == grid:
         return tensor
@@ -144,6 +145,32 @@ class _Convert(torch.autograd.Function):
         if gradient is None or gradient.layout == torch.strided:
             return gradient, None, None
         return convert(gradient, ctx.layout, blocksize=ctx.blocksize), None, None
+
+
+def _spread(tensor: Tensor) -> Tensor:
+    if addable(tensor):
+        return tensor.to_dense(masked_grad=False)
+    spread: Tensor = _Spread.apply(tensor)  # type: ignore[no-untyped-call]  # torch's own
+    return spread
+
+
+class _Spread(torch.autograd.Function):
+    """A strided tensor of a layout that torch does not add up: so its gradient, which is strided, stays so.
+
+    Torch would make it sparse, and fail where one matrix of a batch then stores more entries than the next.
+    """
+
+    @staticmethod
+    def forward(tensor: Tensor) -> Tensor:
+        return tensor.to_dense()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx: Any, *incoming: Tensor | None) -> Tensor | None:
+        return incoming[0]
 
 
 class _Read(torch.autograd.Function):
