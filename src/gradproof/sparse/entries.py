@@ -109,11 +109,18 @@ class _Assemble(Function):
     @staticmethod
     def backward(ctx: Any, *incoming: Tensor | None) -> tuple[Tensor | None, None, None]:
         (gradient,) = incoming
-        return None if gradient is None else _read(gradient, ctx.pattern), None, None
+        return None if gradient is None else _read_of(gradient, ctx.pattern), None, None
 
 
 def _sum_at(pattern: Pattern) -> Callable[..., Tensor]:
     return lambda *gradients: _assembled(sum(_read(gradient, pattern) for gradient in gradients), pattern)
+
+
+def _read_of(gradient: Tensor, pattern: Pattern) -> Tensor:
+    """What a gradient has at a pattern; if it is a leaf, as in a second backward, its own gradient has its layout."""
+    if gradient.requires_grad and gradient.layout is pattern.layout and not addable(gradient):
+        return entries(gradient) if Pattern.of(gradient) == pattern else _read(gradient, pattern)
+    return _read(gradient, pattern)
 
 
 def _read(tensor: Tensor, pattern: Pattern) -> Tensor:
