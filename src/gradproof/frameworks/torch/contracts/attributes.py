@@ -26,7 +26,8 @@ def attributes(subject: TorchSubject, terms: Terms) -> Outcome:
         return KEPT
     received: list[tuple[Any, tuple[Tensor | None, ...]]] = []
     sent = terms.incoming(subject)
-    handles = [node.register_prehook(_recorder(node, received)) for node in custom_nodes(subject.results)]
+    own = custom_nodes(subject.results) if terms.dtypes else ()
+    handles = [node.register_prehook(_recorder(node, received)) for node in own]
     try:
         found = gradients(subject, sent)
     finally:
