@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
+from gradproof.errors import InputError
 from gradproof.sparse.arrivals import Arrivals, addable, meet
 from gradproof.sparse.layouts import require_sparse
 from gradproof.sparse.pattern import Pattern
@@ -49,6 +50,8 @@ def assemble(pattern: Pattern, values: Tensor) -> Tensor:
     tensor([[0., 7.],
             [5., 0.]])
     """
+    if not isinstance(pattern, Pattern):
+        raise InputError(f"The pattern is a {type(pattern).__name__}. Pass a Pattern, such as Pattern.of(tensor).")
     pattern.require_values(values, dense=True)
     ordered, order = pattern.sorted()
     if order is not None:
