@@ -43,6 +43,7 @@ class Options:
     seed: int | None = None
     progress: bool | None = None
     step: float | None = None
+    dtypes: bool = True
 
     def __post_init__(self) -> None:
         self._check_choices()

@@ -226,3 +226,16 @@ def test_a_malformed_tensor_is_refused():
 
     with pytest.raises(InputError, match="malformed"):
         convert(broken, torch.sparse_coo)
+
+
+@every_layout
+@both_semantics
+def test_a_batch_is_made_strided_with_gradients_that_differ_from_matrix_to_matrix(layout, masked):
+    tensor = sparse(layout, 2, 4, 6).requires_grad_()
+
+    def twice(tensor):
+        return convert(tensor, torch.strided)[0].sin() + convert(tensor, torch.strided)[1]
+
+    report = check(twice, tensor, masked=masked, coverage="full", seed=0)
+
+    assert report.passed, report

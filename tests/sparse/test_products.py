@@ -275,3 +275,15 @@ def test_softmax_of_large_numbers_does_not_overflow():
 def test_bad_operands_are_refused_with_a_reason(ask, words):
     with pytest.raises(InputError, match=words):
         ask(Pattern.random((4, 6), 0.5), torch.ones(12))
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize(("layout", "batch"), PLACES)
+def test_products_of_sparse_tensors_keep_every_contract(layout, batch, order):
+    a = sparse_matrix(layout, batch=batch)
+    ones = torch.ones(*batch, COLUMNS, 1, dtype=torch.float64)
+    for product in (lambda a: row_sums(a) * row_sums(a), row_softmax, lambda a: matmul(a, ones)):
+        report = gradproof.check(product, a, masked=True, order=order, seed=0)
+
+        assert report.passed, report
+        assert a.grad is None

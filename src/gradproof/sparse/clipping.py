@@ -34,6 +34,7 @@ def clip_grad_norm_(
     tensor([0.6000, 0.8000])
     """
     params = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    _require_bound(max_norm, "max_norm")
     gradients = _stored_gradients(params)
     norm = get_total_norm(gradients, norm_type, error_if_nonfinite)
     scale = torch.clamp(float(max_norm) / (norm + SPARE), max=1.0)
@@ -53,11 +54,22 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
     tensor([ 1., -1.])
     """
     params = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    _require_bound(clip_value, "clip_value")
     for gradient in _stored_gradients(params):
         if gradient.is_complex():
             raise InputError("A complex gradient has no order to be clamped in. Use clip_grad_norm_.")
     for gradient in _stored_gradients(params):
         gradient.clamp_(-clip_value, clip_value)
+
+
+def _require_bound(bound: float, name: str) -> None:
+    """Raise before any gradient is written to: to a negative bound all would be turned round, to NaN all be lost."""
+    try:
+        fits = float(bound) >= 0
+    except (TypeError, ValueError):
+        fits = False
+    if not fits:
+        raise InputError(f"{name}={bound!r}: pass a number that is not negative.")
 
 
 def _stored_gradients(parameters: list[Tensor]) -> list[Tensor]:

@@ -32,6 +32,8 @@ from gradproof.frameworks.torch.layouts import (
     zeros_on,
 )
 from gradproof.frameworks.torch.patterns import Cells, entry_keys
+from gradproof.sparse.arrivals import addable
+from gradproof.sparse.layouts import require_tensor
 from gradproof.sparse.pattern import Pattern
 
 
@@ -68,8 +70,10 @@ def unpack(tensor: Tensor, *, masked: bool, seed: int = 0) -> tuple[Tensor, Form
 
 def repack(values: Tensor, form: Form) -> Tensor:
     """The sparse tensor with these values, in the form that `unpack` gave."""
+    if not isinstance(form, Form):
+        raise InputError(f"form is a {type(form).__name__}: pass the one that unpack() gave.")
     wanted = tuple(stored_values(form.template).shape)
-    if tuple(values.shape) != wanted:
+    if tuple(require_tensor(values, "values").shape) != wanted:
         raise InputError(
             f"values have the shape {tuple(values.shape)}, and the form stores {wanted}: pass as many as unpack() gave."
         )
@@ -84,6 +88,7 @@ def mask(tensor: Tensor, pattern: Tensor | Pattern) -> Tensor:
     >>> mask(torch.arange(9.0).reshape(3, 3), torch.eye(3).to_sparse_csr()).values()
     tensor([0., 4., 8.])
     """
+    require_tensor(tensor, "The tensor")
     if isinstance(pattern, Pattern):
         pattern = pattern.tensor(torch.zeros(pattern.values_shape, dtype=tensor.dtype, device=pattern.device))
     _refuse_strided(pattern, "mask", "pattern")
@@ -110,7 +115,7 @@ def convert(tensor: Tensor, layout: torch.layout, *, blocksize: tuple[int, int] 
     """
     _refuse_malformed(tensor, "tensor")
     if layout == torch.strided:
-        return tensor if tensor.layout == torch.strided else tensor.to_dense(masked_grad=False)
+        return tensor if tensor.layout == torch.strided else _spread(tensor)
     grid = _grid(tensor, layout, blocksize)
     if tensor.layout == layout and grid_of(tensor) == grid:
         return tensor
@@ -144,6 +149,32 @@ class _Convert(torch.autograd.Function):
         if gradient is None or gradient.layout == torch.strided:
             return gradient, None, None
         return convert(gradient, ctx.layout, blocksize=ctx.blocksize), None, None
+
+
+def _spread(tensor: Tensor) -> Tensor:
+    if addable(tensor):
+        return tensor.to_dense(masked_grad=False)
+    spread: Tensor = _Spread.apply(tensor)  # type: ignore[no-untyped-call]  # torch's own
+    return spread
+
+
+class _Spread(torch.autograd.Function):
+    """A strided tensor of a layout that torch does not add up: so its gradient, which is strided, stays so.
+
+    Torch would make it sparse, and fail where one matrix of a batch then stores more entries than the next.
+    """
+
+    @staticmethod
+    def forward(tensor: Tensor) -> Tensor:
+        return tensor.to_dense()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx: Any, *incoming: Tensor | None) -> Tensor | None:
+        return incoming[0]
 
 
 class _Read(torch.autograd.Function):
@@ -228,6 +259,8 @@ def _grid(tensor: Tensor, layout: torch.layout, blocksize: tuple[int, int] | Non
     if (layout in BLOCKED) != (blocksize is not None):
         needs = "needs a blocksize=, such as (2, 2)" if layout in BLOCKED else "has no blocks: leave blocksize= out"
         raise InputError(f"{name_of(layout)} {needs}.")
+    if blocksize is not None and not _is_pair(blocksize):
+        raise InputError(f"blocksize={blocksize!r}: pass the height and the width of a block, such as (2, 2).")
     dense = 0 if tensor.layout == torch.strided else len(grid_of(tensor).dense)
     shape = tuple(tensor.shape)
     leading, trailing = shape[: len(shape) - dense], shape[len(shape) - dense :]
@@ -247,8 +280,12 @@ def _grid(tensor: Tensor, layout: torch.layout, blocksize: tuple[int, int] | Non
     return Grid(batch, tiles, tuple(blocksize), trailing, layout in BY_COLUMN)
 
 
+def _is_pair(blocksize: object) -> bool:
+    return isinstance(blocksize, (tuple, list)) and [type(size) for size in blocksize] == [int, int]
+
+
 def _refuse_strided(tensor: Tensor, action: str, role: str = "tensor") -> None:
-    if tensor.layout not in SPARSE:
+    if require_tensor(tensor, f"The {role}").layout not in SPARSE:
         raise InputError(
             f"{action}() got a {name_of(tensor.layout)} {role}, which has no pattern. Pass a sparse one; "
             "gradproof.sparse.convert makes one of a strided tensor."
@@ -257,7 +294,7 @@ def _refuse_strided(tensor: Tensor, action: str, role: str = "tensor") -> None:
 
 
 def _refuse_malformed(tensor: Tensor, role: str) -> None:
-    if fault := fault_of(tensor):
+    if fault := fault_of(require_tensor(tensor, f"The {role}")):
         raise InputError(f"The {role} is a malformed {name_of(tensor.layout)} tensor: {fault}.")
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
+from gradproof.errors import InputError
 from gradproof.sparse.arrivals import Arrivals, addable, meet
 from gradproof.sparse.layouts import require_sparse
 from gradproof.sparse.pattern import Pattern
@@ -49,6 +50,8 @@ def assemble(pattern: Pattern, values: Tensor) -> Tensor:
     tensor([[0., 7.],
             [5., 0.]])
     """
+    if not isinstance(pattern, Pattern):
+        raise InputError(f"The pattern is a {type(pattern).__name__}. Pass a Pattern, such as Pattern.of(tensor).")
     pattern.require_values(values, dense=True)
     ordered, order = pattern.sorted()
     if order is not None:
@@ -109,11 +112,18 @@ class _Assemble(Function):
     @staticmethod
     def backward(ctx: Any, *incoming: Tensor | None) -> tuple[Tensor | None, None, None]:
         (gradient,) = incoming
-        return None if gradient is None else _read(gradient, ctx.pattern), None, None
+        return None if gradient is None else _read_of(gradient, ctx.pattern), None, None
 
 
 def _sum_at(pattern: Pattern) -> Callable[..., Tensor]:
     return lambda *gradients: _assembled(sum(_read(gradient, pattern) for gradient in gradients), pattern)
+
+
+def _read_of(gradient: Tensor, pattern: Pattern) -> Tensor:
+    """What a gradient has at a pattern; if it is a leaf, as in a second backward, its own gradient has its layout."""
+    if gradient.requires_grad and gradient.layout is pattern.layout and not addable(gradient):
+        return entries(gradient) if Pattern.of(gradient) == pattern else _read(gradient, pattern)
+    return _read(gradient, pattern)
 
 
 def _read(tensor: Tensor, pattern: Pattern) -> Tensor:

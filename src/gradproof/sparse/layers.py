@@ -13,6 +13,7 @@ from gradproof.frameworks.torch.makeup import is_sparse
 from gradproof.sparse import joins
 from gradproof.sparse.holding import Holding
 from gradproof.sparse.initialisation import fan_in, scaled_by_fan_in_
+from gradproof.sparse.layouts import require_tensor
 from gradproof.sparse.pattern import Pattern
 from gradproof.sparse.products import matmul, parts
 
@@ -96,7 +97,7 @@ class SparseLinear(Holding):
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the layer along the last dimension; to a sparse matrix row by row, which gives a strided result."""
-        if x.shape[-1:] != (self.in_features,):
+        if require_tensor(x, "The input").shape[-1:] != (self.in_features,):
             raise InputError(f"The input has shape {list(x.shape)}: its last dimension has to be {self.in_features}.")
         if is_sparse(x):
             found, products = joins.multiply(parts(x), (self.pattern.transposed, self.values))
@@ -128,6 +129,8 @@ class SparseLinear(Holding):
         """
         if (pattern is None) == (density is None):
             raise InputError("Give from_linear a pattern, or a density to prune to: one of the two.")
+        if not isinstance(linear, nn.Linear):
+            raise InputError(f"A {type(linear).__name__} is no nn.Linear, whose weights are one matrix. Pass one.")
         weight = linear.weight.detach()
         if pattern is None:
             assert density is not None

@@ -19,6 +19,13 @@ TRANSPOSED = {
 }
 
 
+def require_tensor(tensor: object, what: str) -> Tensor:
+    """A tensor, or an error that says what came instead."""
+    if not isinstance(tensor, Tensor):
+        raise InputError(f"{what} is a {type(tensor).__name__}, not a tensor. Pass a torch.Tensor.")
+    return tensor
+
+
 def require_sparse(tensor: object, what: str) -> Tensor:
     """A sparse tensor whose stored entries are distinct, or an error that says what to do."""
     if not isinstance(tensor, Tensor):

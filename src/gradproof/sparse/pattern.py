@@ -20,7 +20,7 @@ from gradproof.frameworks.torch.layouts import BY_ROW, name_of
 from gradproof.sparse import sources
 from gradproof.sparse.compression import Compression, in_order
 from gradproof.sparse.coordinates import counted_on, expanded, positions
-from gradproof.sparse.layouts import TRANSPOSED, require_sparse
+from gradproof.sparse.layouts import TRANSPOSED, require_sparse, require_tensor
 from gradproof.sparse.recollection import Recollection
 from gradproof.sparse.sources import Source
 from gradproof.sparse.validation import validate
@@ -259,6 +259,7 @@ class Pattern:
     def require_values(self, values: Tensor, *, dense: bool = False) -> None:
         """Raise unless these can be the values: as many, of a differentiable dtype, on the same device."""
         expected = self.values_shape
+        require_tensor(values, "values")
         fits = tuple(values.shape[: len(expected)]) == expected and (dense or values.ndim == len(expected))
         if not fits or values.layout is not torch.strided:
             more = " + dense dimensions" if dense else ""

@@ -11,7 +11,7 @@ from gradproof.errors import InputError
 from gradproof.frameworks.torch.makeup import is_sparse
 from gradproof.sparse import bilinear, joins
 from gradproof.sparse.entries import assemble, entries
-from gradproof.sparse.layouts import require_sparse
+from gradproof.sparse.layouts import require_sparse, require_tensor
 from gradproof.sparse.pattern import Pattern
 
 Sparse = Tensor | tuple[Pattern, Tensor]
@@ -20,6 +20,10 @@ Sparse = Tensor | tuple[Pattern, Tensor]
 def parts(sparse: Sparse, *, dense: bool = False) -> tuple[Pattern, Tensor]:
     """Pattern and values of a sparse tensor, or of a pair of the two; differentiable."""
     if isinstance(sparse, tuple):
+        if len(sparse) != 2 or not isinstance(sparse[0], Pattern):
+            raise InputError(
+                "The sparse operand is a tuple: pass a sparse tensor, or a pair of a Pattern and its values."
+            )
         pattern, values = sparse
         pattern.require_values(values, dense=dense)
         return pattern, values
@@ -44,6 +48,9 @@ def matmul(left: Sparse | Tensor, right: Sparse | Tensor) -> Tensor:
     >>> a.grad.values(), x.grad
     (tensor([10.,  1.]), tensor([3., 2.]))
     """
+    for side, what in ((left, "left"), (right, "right")):
+        if not isinstance(side, tuple):
+            require_tensor(side, what)
     if _is_sparse(left):
         if _is_sparse(right):
             return assemble(*joins.multiply(parts(left), parts(right)))

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from gradproof.errors import InputError
 from gradproof.sparse.entries import assemble
+from gradproof.sparse.layouts import require_tensor
 from gradproof.sparse.pattern import Pattern
 from gradproof.sparse.products import Sparse, parts
 
@@ -30,7 +31,7 @@ def multiply(sparse: Sparse, dense: Tensor) -> Tensor:
 
 def dense_at(pattern: Pattern, dense: Tensor, values: Tensor) -> Tensor:
     """A dense tensor read at a pattern's entries, in the shape of the values; broadcast, but never expanded."""
-    pattern.require_device(dense, "The dense operand's entries")
+    pattern.require_device(require_tensor(dense, "The dense operand"), "The dense operand's entries")
     trailing = values.shape[len(pattern.values_shape) :]
     shape = (*pattern.shape, *trailing)
     try:

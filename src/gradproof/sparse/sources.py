@@ -11,7 +11,8 @@ from torch import Tensor
 
 from gradproof.errors import InputError
 from gradproof.frameworks.torch.layouts import BLOCKED, SPARSE, index_tensors, name_of, stored_values
-from gradproof.sparse.layouts import require_sparse
+from gradproof.sparse.layouts import require_sparse, require_tensor
+from gradproof.sparse.validation import require_shape
 
 CROWDED = 0.25  # the density from which positions are drawn by shuffling them all
 SCIPY_LAYOUTS = {
@@ -48,7 +49,7 @@ def of_tensor(tensor: Tensor) -> Source:
 
 def of_mask(mask: Tensor, layout: torch.layout, blocksize: tuple[int, int] | None) -> Source:
     """The positions at which a mask is true; of a blocked layout the blocks in which it is anywhere."""
-    if mask.dtype is not torch.bool:
+    if require_tensor(mask, "The mask").dtype is not torch.bool:
         raise InputError(f"The mask has dtype {mask.dtype}: it says yes or no. Pass mask != 0.")
     if layout not in SPARSE:
         raise InputError(f"{layout} is no sparse layout. Pass one of {', '.join(map(str, SPARSE))}.")
@@ -70,6 +71,8 @@ def of_mask(mask: Tensor, layout: torch.layout, blocksize: tuple[int, int] | Non
 
 def of_indices(indices: Tensor, shape: tuple[int, ...]) -> Source:
     """Positions in the order given, which is the order of their values."""
+    if isinstance(shape, int):
+        raise InputError(f"The shape is {shape}: pass one size for each dimension, such as ({shape},).")
     return Source(torch.sparse_coo, tuple(shape), (torch.as_tensor(indices).clone(),))
 
 
@@ -95,17 +98,22 @@ def of_scipy(matrix: Any) -> Source:
 
 def of_edge_index(edge_index: Tensor, nodes: int | tuple[int, int] | None) -> Source:
     """The matrix that carries messages along edges: row = target, column = source, entries in the edges' order."""
-    if edge_index.ndim != 2 or edge_index.shape[0] != 2:
+    if require_tensor(edge_index, "edge_index").ndim != 2 or edge_index.shape[0] != 2:
         raise InputError(f"edge_index has shape {list(edge_index.shape)}: it needs [2, edges], sources above targets.")
     if nodes is None:
         nodes = int(edge_index.max()) + 1 if edge_index.numel() else 0
+    if not isinstance(nodes, int) and not (isinstance(nodes, (tuple, list)) and len(nodes) == 2):
+        raise InputError(f"nodes={nodes!r}: pass the number of nodes, or a pair, of targets and of sources.")
     targets, sources = (nodes, nodes) if isinstance(nodes, int) else nodes
     return Source(torch.sparse_coo, (targets, sources), (edge_index.flip(0),))
 
 
 def of_chance(shape: tuple[int, int], density: float, generator: torch.Generator | None) -> Source:
     """Positions drawn without repetition, all equally likely, in row order."""
-    if not 0 <= density <= 1:
+    require_shape(shape)
+    if len(shape) != 2:
+        raise InputError(f"The shape is {shape!r}: a matrix has rows and columns, such as (3, 4).")
+    if not isinstance(density, (int, float)) or not 0 <= density <= 1:
         raise InputError(f"The density is {density}: it is the fraction of positions that are stored, from 0 to 1.")
     size = math.prod(shape)
     count = round(density * size)

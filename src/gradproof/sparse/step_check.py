@@ -91,6 +91,9 @@ def check_step(
         parameters: what the step may change: a module, a mapping by name, or tensors, sparse ones too.
         patterns: for strided parameters, by name, the entries that a step may change.
     """
+    for given, what in ((loss, "loss"), (getattr(step, "step", step), "step")):
+        if not callable(given):
+            raise InputError(f"{what} is a {type(given).__name__}, which cannot be called. Pass a function.")
     tensors = named(parameters)
     allowed = _known_patterns(patterns or {}, tensors)
     buffers = dict(parameters.named_buffers()) if isinstance(parameters, nn.Module) else {}
@@ -214,11 +217,13 @@ def _known_patterns(patterns: Mapping[str, Pattern], tensors: dict[str, Tensor])
 
 
 def _backward(loss: Callable[[], Tensor], tensors: dict[str, Tensor]) -> float:
-    for tensor in tensors.values():
-        tensor.grad = None
     value = loss()
     if not isinstance(value, Tensor) or value.numel() != 1 or value.is_complex():
         raise InputError("The loss is no real number: return a tensor with one real entry.")
+    if not value.requires_grad:
+        raise InputError("The loss depends on nothing that requires grad: return it as it is computed, not detached.")
+    for tensor in tensors.values():
+        tensor.grad = None
     value.backward()  # type: ignore[no-untyped-call]  # torch's own
     return float(value.detach())
 

@@ -34,8 +34,8 @@ def apply_gradient_(tensor: Tensor, grad: Tensor | None, lr: float, *, on_mismat
     """
     require_sparse(tensor, "tensor")
     require_policy(on_mismatch)
-    if not math.isfinite(lr):
-        raise InputError(f"The learning rate is {lr}: a step has a finite length.")
+    if not isinstance(lr, (int, float, Tensor)) or not math.isfinite(lr):
+        raise InputError(f"The learning rate is {lr!r}: a step has a finite length.")
     change = gradient_of(tensor, grad, on_mismatch=on_mismatch)
     stored_values(tensor).sub_(change, alpha=lr)
     mark_as_written(tensor)

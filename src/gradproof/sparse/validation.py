@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from gradproof.errors import InputError
-from gradproof.frameworks.torch.layouts import BLOCKED, BY_ROW, name_of
+from gradproof.frameworks.torch.layouts import BLOCKED, BY_ROW, SPARSE, name_of
 from gradproof.sparse.coordinates import positions, unravelled
 
 INDEX_DTYPES = (torch.int32, torch.int64)
@@ -16,6 +16,12 @@ def validate(
     layout: torch.layout, shape: tuple[int, ...], indices: tuple[Tensor, ...], blocksize: tuple[int, int] | None
 ) -> None:
     """Raise unless the indices are those of a sparse tensor of this layout and shape with distinct entries."""
+    require_shape(shape)
+    wanted = 1 if layout is torch.sparse_coo else 2
+    if layout not in SPARSE or len(indices) != wanted:
+        raise InputError(
+            f"{layout} with {len(indices)} tensors of indices: COO patterns have one, compressed ones two."
+        )
     for tensor in indices:
         if tensor.dtype not in INDEX_DTYPES:
             raise InputError(
@@ -25,6 +31,12 @@ def validate(
         _validate_coordinates(indices[0], shape)
     else:
         _validate_compressed(layout, shape, indices, blocksize)
+
+
+def require_shape(shape: object) -> None:
+    """Raise unless this is a shape: whole numbers, none of them negative."""
+    if not isinstance(shape, tuple) or not all(isinstance(size, int) and size >= 0 for size in shape):
+        raise InputError(f"The shape is {shape!r}: pass whole numbers that are not negative, such as (3, 4).")
 
 
 def _validate_coordinates(indices: Tensor, shape: tuple[int, ...]) -> None:

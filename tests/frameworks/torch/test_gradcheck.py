@@ -262,3 +262,20 @@ def test_nothing_of_the_callers_is_changed():
     assert x.grad is None
     assert x._version == 0
     assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("fast_mode", [True, False])
+def test_a_gradient_of_another_sparse_layout_fails_whatever_is_asked_of_dtypes(fast_mode):
+    class AsCoo(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, a):
+            return a.detach().values().clone()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return torch.diag(gradient).to_sparse()
+
+    a = torch.eye(3, dtype=torch.float64).to_sparse_csc().requires_grad_()
+
+    with pytest.raises(gradproof.GradcheckError, match="where the input has"):
+        gradproof.gradcheck(AsCoo.apply, a, masked=True, fast_mode=fast_mode)

@@ -167,7 +167,7 @@ class Examination:
         if not chosen or not subject.inputs.size or not subject.outputs.size or _unanswered(found):
             return found
         subject.forget()
-        terms = Terms(seed=self.seed, nondet_tol=self.options.nondet_tol)
+        terms = Terms(seed=self.seed, nondet_tol=self.options.nondet_tol, dtypes=self.options.dtypes)
         findings: list[Finding] = []
         notes: list[str] = []
         for contract in chosen:

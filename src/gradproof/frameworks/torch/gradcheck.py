@@ -6,11 +6,15 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+from torch import Tensor
+
 from gradproof._check import examine
 from gradproof._options import MODES, Options
 from gradproof.engine.results import Verdict
 from gradproof.errors import NothingToDifferentiateError
+from gradproof.frameworks.torch import trees
 from gradproof.frameworks.torch.derivatives import Incoming
+from gradproof.frameworks.torch.makeup import is_sparse
 
 # `torch.autograd.gradcheck` is both a module and a function in it; an import statement gives the function.
 _torch_gradcheck = importlib.import_module("torch.autograd.gradcheck")
@@ -64,7 +68,7 @@ def gradcheck(
         "linear": True,
         "repeatable": True,
         "undefined": check_undefined_grad,
-        "attributes": check_grad_dtypes,
+        "attributes": check_grad_dtypes or _some_sparse(inputs),
         "batched": check_batched_grad,
         "undefined-forward": check_undefined_grad,
         "batched-forward": check_batched_forward_grad,
@@ -75,6 +79,7 @@ def gradcheck(
         contracts=tuple(name for name, asked in contracts.items() if asked),
         masked=masked,
         nondet_tol=nondet_tol,
+        dtypes=check_grad_dtypes,
         **_accuracy(eps, atol, rtol),
     )
     return _verified(func, inputs, options, raise_exception)
@@ -135,6 +140,11 @@ def gradgradcheck(
     )
     incoming = Incoming(grad_outputs, gapped=gen_non_contig_grad_outputs)
     return _verified(func, inputs, options, raise_exception, incoming)
+
+
+def _some_sparse(inputs: Any) -> bool:
+    """Whether a gradient may have the wrong layout, which torch's check looks at whatever it is asked of dtypes."""
+    return any(isinstance(leaf, Tensor) and is_sparse(leaf) for _, leaf in trees.leaves(inputs, "inputs"))
 
 
 def _accuracy(eps: float | None, atol: float | None, rtol: float | None) -> dict[str, Any]:

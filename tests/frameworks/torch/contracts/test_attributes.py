@@ -88,3 +88,22 @@ def test_hooks_are_taken_off_again(point, ruled):
     torch.autograd.backward(made[0], torch.ones(3, dtype=torch.float64))
 
     assert len(calls) == 1
+
+
+@pytest.mark.parametrize("layout", [torch.sparse_csr, torch.sparse_csc])
+def test_a_gradient_of_another_sparse_layout_than_its_inputs_breaks_it(layout):
+    a = torch.eye(3, dtype=torch.float64).to_sparse(layout=layout).requires_grad_()
+
+    class AsCoo(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, a):
+            return a.detach().values().clone()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return torch.diag(gradient).to_sparse()
+
+    (finding,) = check(AsCoo.apply, a, masked=True, contracts=("attributes",), seed=0).findings
+
+    assert f"layout torch.sparse_coo, where the input has {layout}" in finding.message
+    assert a.grad is None

@@ -39,6 +39,24 @@ def gradients(
     return list(found)
 
 
+def arriving(subject: TorchSubject, leaf: Tensor, incoming: Sequence[Tensor]) -> Tensor:
+    """The gradient that a backward leaves in a leaf.
+
+    Torch adds up few sparse layouts: a gradient may travel in one of them, and be put into the leaf's own on arrival.
+    """
+    subject.tally.pullbacks += 1
+    held, leaf.grad = leaf.grad, None
+    try:
+        with subject.caller.timed():
+            torch.autograd.backward(subject.results, incoming, retain_graph=True, inputs=[leaf])
+        assert leaf.grad is not None
+        return leaf.grad
+    except Exception as error:
+        raise DerivativeError(described(error)) from error
+    finally:
+        leaf.grad = held
+
+
 def coordinates(subject: TorchSubject, found: Sequence[Tensor | None]) -> Tensor:
     """Gradients as one vector; zero for an input without influence."""
     return subject.inputs.coordinates(found)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gradproof.engine.results import Finding
 from gradproof.frameworks.torch.arguments import differentiable
-from gradproof.frameworks.torch.contracts.asking import custom_nodes, function_name, gradients
+from gradproof.frameworks.torch.contracts.asking import arriving, custom_nodes, function_name, gradients
 from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms
 from gradproof.frameworks.torch.layouts import name_of
 from gradproof.frameworks.torch.makeup import is_sparse
@@ -26,7 +26,8 @@ def attributes(subject: TorchSubject, terms: Terms) -> Outcome:
         return KEPT
     received: list[tuple[Any, tuple[Tensor | None, ...]]] = []
     sent = terms.incoming(subject)
-    handles = [node.register_prehook(_recorder(node, received)) for node in custom_nodes(subject.results)]
+    own = custom_nodes(subject.results) if terms.dtypes else ()
+    handles = [node.register_prehook(_recorder(node, received)) for node in own]
     try:
         found = gradients(subject, sent)
     finally:
@@ -36,6 +37,8 @@ def attributes(subject: TorchSubject, terms: Terms) -> Outcome:
     notes: list[str] = []
     for part, leaf, gradient in zip(subject.inputs.parts, subject.leaves, found, strict=True):
         if gradient is not None:
+            if _changes_layout(leaf, gradient):
+                gradient = arriving(subject, leaf, sent)
             findings += _findings(part.path, leaf, gradient)
             notes += _notes(part.path, leaf, gradient)
     for node, incoming in received:
@@ -47,6 +50,10 @@ def attributes(subject: TorchSubject, terms: Terms) -> Outcome:
 
 def _recorder(node: Any, received: list[tuple[Any, tuple[Tensor | None, ...]]]) -> Any:
     return lambda incoming: received.append((node, incoming))
+
+
+def _changes_layout(leaf: Tensor, gradient: Tensor) -> bool:
+    return is_sparse(gradient) and is_sparse(leaf) and gradient.layout != leaf.layout
 
 
 def _findings(path: str, leaf: Tensor, gradient: Tensor) -> Iterator[Finding]:

@@ -17,10 +17,11 @@ SPREADING = 1 << 12  # sparse inputs from which on memory counts for more than a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """The terms on which a derivative is held to a contract."""
+    """The terms on which a derivative is held to a contract; `dtypes`: also those that autograd casts, if asked."""
 
     seed: int
     nondet_tol: float = 0.0
+    dtypes: bool = True
     _known: dict[str, Tensor] = field(default_factory=dict, repr=False, compare=False)
 
     def pulled(self, subject: TorchSubject) -> tuple[Tensor, Tensor]:

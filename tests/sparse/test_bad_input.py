@@ -1,0 +1,82 @@
+"""What cannot work is told in words, before anything is changed."""
+
+import pytest
+import torch
+
+from gradproof.errors import InputError
+from gradproof.sparse import (
+    Pattern,
+    SparseLinear,
+    apply_gradient_,
+    assemble,
+    check_step,
+    clip_grad_norm_,
+    clip_grad_value_,
+    convert,
+    mask,
+    matmul,
+    multiply,
+    optimiser,
+    repack,
+    unpack,
+)
+
+EYE = torch.eye(2).to_sparse_csr()
+NOWHERE = torch.zeros(2, 0, dtype=torch.int64)
+CASES = {
+    "a product with nothing": lambda: matmul(EYE, None),
+    "a pair without a pattern": lambda: matmul((1, 2), torch.ones(2)),
+    "a multiple by a number": lambda: multiply(EYE, 2.0),
+    "values for a tensor": lambda: assemble(EYE, torch.ones(2)),
+    "values as a list": lambda: assemble(Pattern.of(EYE), [1.0, 2.0]),
+    "nothing to convert": lambda: convert(None, torch.sparse_csr),
+    "blocks in three dimensions": lambda: convert(torch.eye(2), torch.sparse_bsr, blocksize=(1, 1, 1)),
+    "blocks of one number": lambda: convert(torch.eye(2), torch.sparse_bsr, blocksize=2),
+    "nothing to mask": lambda: mask(None, EYE),
+    "nothing to mask by": lambda: mask(torch.eye(2), None),
+    "nothing to unpack": lambda: unpack(None, masked=True),
+    "a form that is none": lambda: repack(torch.ones(2), 3),
+    "a mask that is none": lambda: Pattern.from_mask(None),
+    "a negative shape": lambda: Pattern.from_indices(NOWHERE, (-2, 2)),
+    "a shape of one number": lambda: Pattern.from_indices(NOWHERE, 2),
+    "a negative number of nodes": lambda: Pattern.from_edge_index(NOWHERE, nodes=-1),
+    "nodes in words": lambda: Pattern.from_edge_index(NOWHERE, nodes="two"),
+    "chance in one dimension": lambda: Pattern.random((3,), 0.5),
+    "chance in a negative shape": lambda: Pattern.random((-3, 2), 0.5),
+    "a strided pattern": lambda: Pattern(torch.strided, (2, 2), ()),
+    "an optimiser of one tensor": lambda: optimiser(torch.optim.SGD, EYE.clone().requires_grad_(), lr=0.1),
+    "a loss that is a number": lambda: check_step(lambda: None, 3.0, [torch.ones(1, requires_grad=True)]),
+    "an input that is none": lambda: SparseLinear(2, 2, density=1.0)(None),
+    "weights of a convolution": lambda: SparseLinear.from_linear(torch.nn.Conv1d(1, 1, 1), density=1.0),
+    "a length in words": lambda: apply_gradient_(EYE.clone(), EYE, "one"),
+    "a step that is a number": lambda: check_step(3, lambda: torch.ones(()), [torch.ones(1, requires_grad=True)]),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_bad_input_is_told(case):
+    with pytest.raises(InputError):
+        case()
+
+
+@pytest.mark.parametrize("clip", [clip_grad_norm_, clip_grad_value_])
+@pytest.mark.parametrize("bound", [-1.0, float("nan"), "one", None])
+def test_a_bound_that_is_none_leaves_gradients_alone(clip, bound):
+    weight = EYE.clone().requires_grad_()
+    weight.grad = EYE.clone()
+
+    with pytest.raises(InputError, match="not negative"):
+        clip([weight], bound)
+
+    assert torch.equal(weight.grad.values(), torch.ones(2))
+
+
+@pytest.mark.parametrize("loss", [lambda x: x, lambda x: x.sum().detach(), lambda x: 1.0])
+def test_a_loss_that_is_none_leaves_gradients_alone(loss):
+    x = torch.ones(2, requires_grad=True)
+    x.grad = torch.ones(2)
+
+    with pytest.raises(InputError):
+        check_step(torch.optim.SGD([x], lr=0.1), lambda: loss(x), [x])
+
+    assert torch.equal(x.grad, torch.ones(2))
