@@ -220,11 +220,11 @@ def test_the_rtol_that_the_advice_on_a_slight_error_names_is_enough(tolerance, c
         )
 
     finding = check(0.0).findings[0]
-    advice = {finding.advice, *(diagnosis.advice for diagnosis in finding.diagnoses[:1])}
-    named = [re.search(r"pass rtol=([-.e\d]+\d)", text) for text in advice]
+    advice = finding.diagnoses[0].advice if finding.diagnoses else finding.advice
+    named = re.search(r"pass rtol=([-.e\d]+\d)", advice)
 
-    assert all(named)
-    assert all(check(float(rtol[1])).passed for rtol in named)
+    assert named
+    assert check(float(named[1])).passed
 
 
 @pytest.mark.parametrize(("atol", "verdict"), [(0.05, Verdict.PASS), (1e-4, Verdict.FAIL)])

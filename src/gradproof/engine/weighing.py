@@ -16,7 +16,7 @@ USUAL_WEIGHT = 0.76  # root mean square of a cotangent's entries
 HANDFUL = 64  # outputs, up to which the plain sum of bars may be the smaller
 CAUTION = 3.0  # bars of a ladder with more than two rungs
 GLIMPSE = 8  # of this many outputs the bar of one is looked at
-SLIGHT = 1e-3  # an error of an entry, relative to it, below which it may be known and meant
+SLIGHT = 1e-6  # an error of an entry, relative to it, below which it may be known and meant
 UNDERFLOW = 1e-290  # a sum of squares below this has lost its terms
 
 
@@ -30,13 +30,13 @@ class Probing:
     step: float | None = None
 
 
-def if_meant(error: float) -> str:
+def if_meant(error: float, slight: float = SLIGHT) -> str:
     """What to add to the advice about a slight error, relative to the entry; nothing of a larger one.
 
-    >>> if_meant(3e-6)
-    ' If so slight an error is meant, as of an iteration that stops early, pass rtol=1e-05.'
+    >>> if_meant(3e-8)
+    ' If so slight an error is meant, as of an iteration that stops early, pass rtol=1e-07.'
     """
-    if not 0 < error < SLIGHT:
+    if not 0 < error < slight:
         return ""
     rtol = 10.0 ** math.ceil(math.log10(error))
     return f" If so slight an error is meant, as of an iteration that stops early, pass rtol={rtol:g}."

@@ -20,6 +20,7 @@ NEAR = 0.15  # relative: the largest error of an approximation in any entry that
 COUNTS = 0.02  # of the largest entry
 MOST = 0.6  # of those entries must be off for the error to be everywhere
 ENOUGH = 4
+SLIGHT = 1e-3  # relative: an approximation so near may be meant
 SINGLE = (1e-9, 1e-6)  # relative errors that computing in single precision leaves
 CAST = "Look for a cast to a lower precision in the backward."
 DIFFERENT = (
@@ -96,7 +97,7 @@ def approximate(case: Case, block: Block) -> Iterator[Diagnosis]:
         message=f"{case.subject_line} is off by some {size} nearly everywhere: it is the derivative of a slightly "
         "different function." + (" Computing in single precision leaves errors of this size." if single else ""),
         fit=0.95 - usual,
-        advice=(CAST if single else DIFFERENT) + if_meant(largest),
+        advice=(CAST if single else DIFFERENT) + if_meant(largest, SLIGHT),
     )
 
 
