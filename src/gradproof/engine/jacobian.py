@@ -28,6 +28,7 @@ CAREFULLY = 64  # columns judged together with all care
 FIRST_LOOK = 3e-8  # of the largest slope in a column: an error below it is not looked for
 NOISY = 8.0  # times the rounding of values, granted at first look
 BLIND = 0.05  # of the largest slope in a column: noise above it hides the column, which is then judged with care
+APART = 1e6  # times as large as others: outputs in other units, which are looked at by themselves
 BENT = 1e-3  # of the largest slope in a column: a bend above it is looked at
 Progress = Callable[[int, int], None]
 
@@ -61,13 +62,26 @@ class _Coverage:
         self.rows, self.columns = subject.outputs.size, subject.inputs.size
 
     def judgements(self) -> Iterator[Judgement]:
+        """Of all outputs; and if nothing is wrong, of those by themselves that are in units far apart from others'.
+
+        Beside the larger these may be rounding and nothing else, so that only what is wrong in them is told.
+        """
+        failed = False
+        for judgement in self._of_rows(0, self.rows):
+            failed |= judgement.verdict is Verdict.FAIL
+            yield judgement
+        apart = [] if failed else _alike(self.subject)
+        for low, high in apart if len(apart) > 1 else []:
+            yield from (each for each in self._of_rows(low, high) if each.verdict is Verdict.FAIL)
+
+    def _of_rows(self, low: int, high: int) -> Iterator[Judgement]:
         """What the first look says, and then what care says of the suspicious columns.
 
         Where one is wrong, the others of its argument are let be.
         """
         band = max(1, HELD // self.columns)
-        for first in range(0, self.rows, band):
-            claimed = self._claimed(first, min(first + band, self.rows))
+        for first in range(low, high, band):
+            claimed = self._claimed(first, min(first + band, high))
             suspects, resolution, size, change = self._first_look(claimed, first)
             many, named = WORST, set[str | None]()
             yield Judgement(verdict=Verdict.PASS, resolution=resolution)
@@ -207,6 +221,22 @@ class _Band:
             rows = xp.where(~fine[number])[0]
             found.append((number, excess if math.isfinite(excess) else math.inf, rows))
         return found
+
+
+def _alike(subject: Subject) -> list[tuple[int, int]]:
+    """Outputs in a row whose values are of like size: beside far larger ones nothing would be seen of the smaller."""
+    ranges: list[tuple[int, int]] = []
+    least = most = 0.0
+    for low, high in subject.outputs.spans:
+        largest = _largest(subject.centre[low:high]) if low < high else 0.0
+        size = largest if math.isfinite(largest) else 0.0
+        smaller, larger = min(least or size, size or least), max(most, size)
+        if ranges and larger <= APART * smaller:
+            ranges[-1], least, most = (ranges[-1][0], high), smaller, larger
+        else:
+            ranges.append((low, high))
+            least = most = size
+    return ranges
 
 
 def _along(xp: Array, vector: Array, low: int, high: int) -> Array:
