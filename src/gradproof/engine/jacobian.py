@@ -20,6 +20,7 @@ from gradproof.engine.localisation import ARGUMENTS
 from gradproof.engine.obstacles import all_undefined
 from gradproof.engine.results import Resolution, Verdict
 from gradproof.engine.subject import Array, DerivativeError, Subject
+from gradproof.engine.units import apart
 from gradproof.engine.weighing import CLAIM_ACCURACY, Probing
 
 HELD = 1 << 25  # entries of the claimed Jacobian at a time
@@ -28,7 +29,6 @@ CAREFULLY = 64  # columns judged together with all care
 FIRST_LOOK = 3e-8  # of the largest slope in a column: an error below it is not looked for
 NOISY = 8.0  # times the rounding of values, granted at first look
 BLIND = 0.05  # of the largest slope in a column: noise above it hides the column, which is then judged with care
-APART = 1e6  # times as large as others: outputs in other units, which are looked at by themselves
 BENT = 1e-3  # of the largest slope in a column: a bend above it is looked at
 Progress = Callable[[int, int], None]
 
@@ -70,8 +70,7 @@ class _Coverage:
         for judgement in self._of_rows(0, self.rows):
             failed |= judgement.verdict is Verdict.FAIL
             yield judgement
-        apart = [] if failed else _alike(self.subject)
-        for low, high in apart if len(apart) > 1 else []:
+        for low, high in [] if failed else apart(self.subject):
             yield from (each for each in self._of_rows(low, high) if each.verdict is Verdict.FAIL)
 
     def _of_rows(self, low: int, high: int) -> Iterator[Judgement]:
@@ -221,22 +220,6 @@ class _Band:
             rows = xp.where(~fine[number])[0]
             found.append((number, excess if math.isfinite(excess) else math.inf, rows))
         return found
-
-
-def _alike(subject: Subject) -> list[tuple[int, int]]:
-    """Outputs in a row whose values are of like size: beside far larger ones nothing would be seen of the smaller."""
-    ranges: list[tuple[int, int]] = []
-    least = most = 0.0
-    for low, high in subject.outputs.spans:
-        largest = _largest(subject.centre[low:high]) if low < high else 0.0
-        size = largest if math.isfinite(largest) else 0.0
-        smaller, larger = min(least or size, size or least), max(most, size)
-        if ranges and larger <= APART * smaller:
-            ranges[-1], least, most = (ranges[-1][0], high), smaller, larger
-        else:
-            ranges.append((low, high))
-            least = most = size
-    return ranges
 
 
 def _along(xp: Array, vector: Array, low: int, high: int) -> Array:
