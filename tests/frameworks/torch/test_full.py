@@ -787,3 +787,46 @@ def test_every_entry_is_verified_where_the_whole_jacobian_vanishes(function, ord
 
     assert full(function, still, order=order).passed
     assert full(lambda x: Spoiled.apply(function(x), x), still).verdict is Verdict.FAIL
+
+
+class Ledger(torch.autograd.Function):
+    """A tiny output beside a large one, of which the backward gets the tiny one's part wrong by a factor."""
+
+    factor = 1.0
+
+    @staticmethod
+    def forward(ctx, a, b):
+        ctx.save_for_backward(a, b)
+        return 1e-12 * (a * b).sum(), 1e6 * (a - b).pow(2).sum()
+
+    @staticmethod
+    def backward(ctx, tiny, large):
+        a, b = ctx.saved_tensors
+        return tiny * 1e-12 * b + large * 2e6 * (a - b), Ledger.factor * tiny * 1e-12 * a - large * 2e6 * (a - b)
+
+
+coverages = pytest.mark.parametrize("coverage", ["probe", "full"])
+
+
+@coverages
+@pytest.mark.parametrize("factor", [0.0, -1.0, 1.001])
+def test_a_wrong_gradient_of_a_tiny_output_shows_beside_a_large_one(factor, coverage, monkeypatch):
+    monkeypatch.setattr(Ledger, "factor", factor)
+    report = check(Ledger.apply, (normal(6), normal(6, seed=1)), coverage=coverage, contracts=(), seed=0)
+
+    assert {finding.argument for finding in report.findings} == {"inputs[1]"}
+
+
+@coverages
+def test_a_right_gradient_of_a_tiny_output_beside_a_large_one_passes(coverage):
+    assert check(Ledger.apply, (normal(6), normal(6, seed=1)), coverage=coverage, seed=0).passed
+
+
+@coverages
+@pytest.mark.parametrize("seed", range(3))
+def test_an_output_of_rounding_alone_beside_a_large_one_passes(seed, coverage):
+    def with_residual(a):
+        inverse = torch.linalg.inv(a)
+        return 10 * inverse, a @ inverse - torch.eye(4, dtype=a.dtype)
+
+    assert check(with_residual, normal(4, 4), coverage=coverage, seed=seed).passed

@@ -437,11 +437,31 @@ def test_a_wrong_jvp_of_a_jvp_fails_in_forward_over_forward():
     assert found(checked(tangent_line, point(4), modes=("forward",))) == {("forward over forward", "inputs[0]")}
 
 
-@pytest.mark.parametrize("own", [Sine, OldSine], ids=lambda kind: kind.__name__)
-def test_a_right_function_with_a_jvp_passes_in_all_nestings_but_forward_over_forward(own):
-    report = checked(own.apply, point(4), modes=BOTH)
+def test_a_right_function_with_a_jvp_passes_and_forward_over_forward_is_a_note():
+    report = checked(Sine.apply, point(4), modes=BOTH)
 
-    assert {finding.mode for finding in report.findings} <= {"forward over forward"}
+    assert report.verdict is Verdict.PASS
+    assert any("forward over forward" in note and "no tangents" in note and "Sine" in note for note in report.notes)
+
+
+def test_a_right_function_with_a_jvp_that_cannot_be_nested_passes_in_the_other_nestings():
+    report = checked(OldSine.apply, point(4), modes=BOTH)
+
+    assert {finding.mode for finding in report.findings} == {"forward over forward"}
+
+
+def test_forward_over_forward_alone_through_a_jvp_is_a_rule_that_is_absent():
+    def inner(x):
+        return torch.func.jvp(Sine.apply, (x,), (torch.ones_like(x),))[1]
+
+    values = point(4).detach()
+    nested = torch.func.jvp(inner, (values,), (torch.ones_like(values),))[1]
+    assert not nested.any()  # and should be -sin: torch takes them for zeros
+
+    report = checked(Sine.apply, point(4), modes=("forward",))
+
+    assert [finding.kind for finding in report.findings] == ["no-forward-rule"]
+    assert "torch gives no tangents" in report.reason
 
 
 @pytest.mark.parametrize("own", [Sine, OldSine], ids=lambda kind: kind.__name__)

@@ -112,7 +112,21 @@ class Examination:
                     reason = NotImplementedError("the backward is marked as once_differentiable")
                     yield _failed(derived, label, outer, reason)
                 else:
-                    yield self._retried(self._judged(derived, outer, label), inner, outer, label)
+                    found = self._retried(self._judged(derived, outer, label), inner, outer, label)
+                    yield self._as_far_as_told(derived, found, label) if outer == inner == "forward" else found
+
+    def _as_far_as_told(self, derived: TorchSubject, found: Judgement, label: str) -> Judgement:
+        """Torch calls a Function's jvp with forward mode off, and takes its tangents for zeros.
+
+        That is a failure where nothing else is asked for, and a note beside the other nestings.
+        """
+        own = [kind.__name__ for kind in custom_functions(self.subject.results) if has_forward_rule(kind)]
+        if not own or found.verdict is not Verdict.FAIL or _raised(found):
+            return found
+        del self.derivatives[label]
+        reason = f"torch gives no tangents of a Function's jvp, whatever it computes ({', '.join(own[:8])})"
+        failed = _failed(derived, label, "forward", NotImplementedError(reason))
+        return failed if not self.derivatives else _missing(failed, label)
 
     def _retried(self, found: Judgement, inner: str, outer: str, label: str) -> Judgement:
         """Reverse mode cannot go back through every dual number; then through `torch.func.jvp`, if that can."""
