@@ -11,6 +11,8 @@ APART = 1e6  # times as large as others: in other units
 
 def apart(subject: Subject) -> list[tuple[int, int]]:
     """Ranges of output tensors in a row whose values are of like size; none where all are."""
+    if len(subject.outputs.spans) < 2:
+        return []
     ranges: list[tuple[int, int]] = []
     least = most = 0.0
     for low, high in subject.outputs.spans:
