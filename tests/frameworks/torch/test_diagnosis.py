@@ -210,3 +210,28 @@ def test_a_large_gradient_is_looked_into_with_few_calls():
 
     assert first(report) is None
     assert len(calls) < 1000
+
+
+class NewtonsRoot(torch.autograd.Function):
+    """The square root by Newton's iteration, which ends for positive numbers alone, with the wrong derivative."""
+
+    @staticmethod
+    def forward(ctx, x):
+        if not bool((x > 0).all()):
+            pytest.fail(f"called at {x.tolist()}, where the iteration never ends")
+        root = x.clone()
+        for _ in range(60):
+            root = 0.5 * (root + x / root)
+        ctx.save_for_backward(x)
+        return root
+
+    @staticmethod
+    def backward(ctx, incoming):
+        return 0.5 * incoming / ctx.saved_tensors[0]
+
+
+@pytest.mark.parametrize("coverage", ["probe", "full"])
+def test_a_function_of_positive_numbers_is_not_called_with_others(coverage):
+    x = torch.tensor([0.6, 0.9, 2.0], dtype=torch.float64, requires_grad=True)
+
+    assert check(NewtonsRoot.apply, x, coverage=coverage, seed=0).verdict is Verdict.FAIL

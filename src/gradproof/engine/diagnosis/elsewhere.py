@@ -119,10 +119,20 @@ def _places(case: Case) -> list[tuple[str, Array]]:
         found += [(text.format(other.path), other, value) for text, value in _changes(other, other.of(point))]
     places = []
     for text, other, value in found:
+        if not other.is_complex and _leaves_the_domain(other.of(point), value):
+            continue
         difference = bench.zeros(bench.inputs)
         difference[other.start : other.stop] = value - other.of(point)
         places.append((text, difference))
     return places
+
+
+def _leaves_the_domain(x: Array, value: Array) -> bool:
+    """Whether numbers that are all of one sign would not stay so: a function may be for such numbers alone.
+
+    Elsewhere it may not only be undefined: one that iterates until it converges may never end.
+    """
+    return any(bool((side * x > 0).all()) and not bool((side * value > 0).all()) for side in (1, -1))
 
 
 def _changes(part: Part, x: Array) -> list[tuple[str, Array]]:
