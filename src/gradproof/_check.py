@@ -46,7 +46,7 @@ def check(
         wrt: the inputs to check, by position, name or path. By default those that require grad.
         modes: "reverse", "forward" or both. By default reverse, and forward where an autograd Function of your own has
             a jvp.
-        order: 1, or 2 for second derivatives: every nesting of the modes, of which two give four.
+        order: 1, or 2 for second derivatives, and these alone: every nesting of the modes, of which two give four.
         coverage: "probe" asks about random directions, "full" about every entry.
         masked: the semantics of sparse inputs.
         contracts: which further laws to check, by name; () for none. By default all: an ability that is absent, such as

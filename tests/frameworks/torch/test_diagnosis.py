@@ -235,3 +235,24 @@ def test_a_function_of_positive_numbers_is_not_called_with_others(coverage):
     x = torch.tensor([0.6, 0.9, 2.0], dtype=torch.float64, requires_grad=True)
 
     assert check(NewtonsRoot.apply, x, coverage=coverage, seed=0).verdict is Verdict.FAIL
+
+
+class Amplitude(torch.autograd.Function):
+    """A real factor times a complex number, whose derivative by the factor lacks its `.real`."""
+
+    @staticmethod
+    def forward(ctx, factor, number):
+        ctx.save_for_backward(factor, number)
+        return factor * number
+
+    @staticmethod
+    def backward(ctx, incoming):
+        factor, number = ctx.saved_tensors
+        return incoming * number.conj(), incoming * factor
+
+
+def test_a_complex_gradient_for_a_real_input_is_told_in_words():
+    report = check(Amplitude.apply, (point(3), point(3, dtype=torch.complex128)), seed=0)
+
+    assert report.verdict is Verdict.FAIL
+    assert "a complex gradient was given for a real input (return its real part)" in report.reason

@@ -34,6 +34,9 @@ ABSENT = (
     "Nested forward mode",
     "is not implemented",
 )  # words in the messages of rules that are not there
+MEANINGS = {
+    "input_is_complex == grad_is_complex": "a complex gradient was given for a real input (return its real part): ",
+}  # of words in autograd's own errors
 ORDINARY = (1e-100, 1e100)  # sizes of values whose squares can be added up
 
 
@@ -343,7 +346,7 @@ class TorchSubject:
             with self.caller.timed():
                 return list(torch.autograd.grad(results, leaves, incoming, retain_graph=True, allow_unused=True))
         except Exception as error:
-            raise DerivativeError(f"{type(error).__name__}: {error}", absent=_is_absent(error)) from error
+            raise DerivativeError(_in_words(error), absent=_is_absent(error)) from error
 
     def __enter__(self) -> TorchSubject:
         return self
@@ -381,6 +384,12 @@ def _largest(vector: Tensor) -> float:
         return max(float(vector.max()), -float(vector.min()))
     numbers = vector.tolist()
     return max(map(abs, numbers)) if all(map(math.isfinite, numbers)) else math.nan
+
+
+def _in_words(error: Exception) -> str:
+    """An error of autograd's, with a word on what causes it where its own do not say."""
+    cause = next((meaning for words, meaning in MEANINGS.items() if words in str(error)), "")
+    return f"{type(error).__name__}: {cause}{error}"
 
 
 def _is_absent(error: Exception) -> bool:
