@@ -70,7 +70,7 @@ class _Coverage:
         for judgement in self._of_rows(0, self.rows):
             failed |= judgement.verdict is Verdict.FAIL
             yield judgement
-        for low, high in [] if failed else apart(self.subject):
+        for low, high in [] if failed or not self.options.units else apart(self.subject):
             yield from (each for each in self._of_rows(low, high) if each.verdict is Verdict.FAIL)
 
     def _of_rows(self, low: int, high: int) -> Iterator[Judgement]:

@@ -177,7 +177,7 @@ def judge(subject: Subject, *, probes: int, seed: int, options: Probing, exhaust
         judgement = _judge(evidence, probes)
     except DerivativeError as error:
         return evidence.failed((raised(subject, error),))
-    if judgement.verdict is not Verdict.PASS or exhaustive:
+    if judgement.verdict is not Verdict.PASS or exhaustive or not options.units:
         return judgement
     return _wrong_by_themselves(subject, seed, options) or judgement
 
