@@ -77,9 +77,7 @@ class Options:
     @property
     def probing(self) -> Probing:
         """What the engine needs to know."""
-        return Probing(
-            rtol=self.rtol, atol=self.atol, nondet_tol=self.nondet_tol, step=self.step, units=self.order == 1
-        )
+        return Probing(rtol=self.rtol, atol=self.atol, nondet_tol=self.nondet_tol, step=self.step)
 
     def chosen_seed(self) -> int:
         """The seed given, to this check or to a test run, or a fresh one, so that bad luck is not repeated for ever."""

@@ -20,7 +20,6 @@ from gradproof.engine.localisation import ARGUMENTS
 from gradproof.engine.obstacles import all_undefined
 from gradproof.engine.results import Resolution, Verdict
 from gradproof.engine.subject import Array, DerivativeError, Subject
-from gradproof.engine.units import apart
 from gradproof.engine.weighing import CLAIM_ACCURACY, Probing
 
 HELD = 1 << 25  # entries of the claimed Jacobian at a time
@@ -62,25 +61,13 @@ class _Coverage:
         self.rows, self.columns = subject.outputs.size, subject.inputs.size
 
     def judgements(self) -> Iterator[Judgement]:
-        """Of all outputs; and if nothing is wrong, of those by themselves that are in units far apart from others'.
-
-        Beside the larger these may be rounding and nothing else, so that only what is wrong in them is told.
-        """
-        failed = False
-        for judgement in self._of_rows(0, self.rows):
-            failed |= judgement.verdict is Verdict.FAIL
-            yield judgement
-        for low, high in [] if failed or not self.options.units else apart(self.subject):
-            yield from (each for each in self._of_rows(low, high) if each.verdict is Verdict.FAIL)
-
-    def _of_rows(self, low: int, high: int) -> Iterator[Judgement]:
         """What the first look says, and then what care says of the suspicious columns.
 
         Where one is wrong, the others of its argument are let be.
         """
         band = max(1, HELD // self.columns)
-        for first in range(low, high, band):
-            claimed = self._claimed(first, min(first + band, high))
+        for first in range(0, self.rows, band):
+            claimed = self._claimed(first, min(first + band, self.rows))
             suspects, resolution, size, change = self._first_look(claimed, first)
             many, named = WORST, set[str | None]()
             yield Judgement(verdict=Verdict.PASS, resolution=resolution)

@@ -23,8 +23,7 @@ from gradproof.engine.obstacles import (
 from gradproof.engine.pictures import remainders
 from gradproof.engine.probe import CLEARLY, LOW, Probe, ask
 from gradproof.engine.results import Entry, Finding, HeatMap, Reading, Resolution, Verdict
-from gradproof.engine.subject import DerivativeError, Subject, Watched
-from gradproof.engine.units import apart
+from gradproof.engine.subject import DerivativeError, Subject
 from gradproof.engine.weighing import Probing, if_meant
 
 Span = tuple[int, int]
@@ -174,25 +173,9 @@ def judge(subject: Subject, *, probes: int, seed: int, options: Probing, exhaust
     if undefined := all_undefined(subject):
         return evidence.blocked(undefined)
     try:
-        judgement = _judge(evidence, probes)
+        return _judge(evidence, probes)
     except DerivativeError as error:
         return evidence.failed((raised(subject, error),))
-    if judgement.verdict is not Verdict.PASS or exhaustive or not options.units:
-        return judgement
-    return _wrong_by_themselves(subject, seed, options) or judgement
-
-
-def _wrong_by_themselves(subject: Subject, seed: int, options: Probing) -> Judgement | None:
-    """What is wrong in outputs that are in units far apart from others', each of these asked about alone.
-
-    Beside the larger they may be rounding and nothing else, so that only what is wrong in them is told.
-    """
-    for low, high in apart(subject):
-        some = Watched(subject, subject.arrays.arange(low, high, device=subject.centre.device))
-        judgement = judge(some, probes=1, seed=seed, options=options)
-        if judgement.verdict is Verdict.FAIL:
-            return judgement
-    return None
 
 
 def raised(subject: Subject, error: DerivativeError) -> Finding:

@@ -464,7 +464,7 @@ def _by_blocks(probe: Probe, options: Probing) -> Probe:
     if not largest or probe.bar <= FINE * largest or size < 2:
         return probe
     affordable = max(1, WORK // subject.inputs.size)
-    wanted = min(BLOCKS, (min(probe.bar, largest) / (FINE * largest)) ** 2)
+    wanted = min(BLOCKS, (min(probe.bar / largest, 1.0) / FINE) ** 2)
     count = min(size, affordable, math.ceil(wanted))
     forgiven = forgiving(subject, probe.ladder.direction, options)
     blocks = []

@@ -6,24 +6,17 @@ import math
 
 from gradproof.engine.subject import Subject
 
-APART = 1e6  # times as large as others: in other units
+APART = 1e-6  # of the largest output: less may be in other units, or what rounding left of numbers as large
 
 
-def apart(subject: Subject) -> list[tuple[int, int]]:
-    """Ranges of output tensors in a row whose values are of like size; none where all are."""
-    if len(subject.outputs.spans) < 2:
+def overshadowed(subject: Subject) -> list[str]:
+    """The outputs that are tiny beside others: an error in them is no more than these others' rounding may be."""
+    spans = subject.outputs.spans
+    if len(spans) < 2:
         return []
-    ranges: list[tuple[int, int]] = []
-    least = most = 0.0
-    for low, high in subject.outputs.spans:
-        size = _size(subject, low, high)
-        smaller, larger = min(least or size, size or least), max(most, size)
-        if ranges and larger <= APART * smaller:
-            ranges[-1], least, most = (ranges[-1][0], high), smaller, larger
-        else:
-            ranges.append((low, high))
-            least = most = size
-    return ranges if len(ranges) > 1 else []
+    sizes = [_size(subject, low, high) for low, high in spans]
+    tiny = (low for (low, _), size in zip(spans, sizes, strict=True) if 0 < size < APART * max(sizes))
+    return [subject.outputs.locate(low).path for low in tiny]
 
 
 def _size(subject: Subject, low: int, high: int) -> float:

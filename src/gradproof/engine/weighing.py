@@ -22,17 +22,12 @@ UNDERFLOW = 1e-290  # a sum of squares below this has lost its terms
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probing:
-    """How to probe: the options that travel together.
-
-    `units` says that outputs may be in units of their own: values of a function are, and of its derivative what is tiny
-    beside the rest is what rounding left.
-    """
+    """How to probe: the options that travel together."""
 
     rtol: float = 0.0
     atol: float = 0.0
     nondet_tol: float = 0.0
     step: float | None = None
-    units: bool = True
 
 
 def if_meant(error: float, slight: float = SLIGHT) -> str:

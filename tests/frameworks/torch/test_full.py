@@ -810,11 +810,16 @@ coverages = pytest.mark.parametrize("coverage", ["probe", "full"])
 
 @coverages
 @pytest.mark.parametrize("factor", [0.0, -1.0, 1.001])
-def test_a_wrong_gradient_of_a_tiny_output_shows_beside_a_large_one(factor, coverage, monkeypatch):
+def test_a_wrong_gradient_of_a_tiny_output_beside_a_large_one_is_warned_of_and_found_by_itself(
+    factor, coverage, monkeypatch
+):
     monkeypatch.setattr(Ledger, "factor", factor)
-    report = check(Ledger.apply, (normal(6), normal(6, seed=1)), coverage=coverage, contracts=(), seed=0)
+    point = normal(6), normal(6, seed=1)
+    together = check(Ledger.apply, point, coverage=coverage, contracts=(), seed=0)
+    alone = check(lambda a, b: Ledger.apply(a, b)[0], point, coverage=coverage, contracts=(), seed=0)
 
-    assert {finding.argument for finding in report.findings} == {"inputs[1]"}
+    assert any(note.startswith("output[0]: tiny beside other outputs") for note in together.notes)
+    assert {finding.argument for finding in alone.findings} == {"inputs[1]"}
 
 
 @coverages
@@ -830,3 +835,22 @@ def test_an_output_of_rounding_alone_beside_a_large_one_passes(seed, coverage):
         return 10 * inverse, a @ inverse - torch.eye(4, dtype=a.dtype)
 
     assert check(with_residual, normal(4, 4), coverage=coverage, seed=seed).passed
+
+
+@pytest.mark.parametrize("seed", [2, 4, 5])
+def test_what_rounding_leaves_of_tiny_second_derivatives_is_not_called_wrong(seed):
+    torch.manual_seed(seed)
+    q, k, v = ((12 * torch.randn(3, 2, dtype=torch.float64)).requires_grad_() for _ in range(3))
+
+    assert check(lambda q, k, v: F.softmax(q @ k.T, -1) @ v, (q, k, v), order=2, contracts=(), seed=0).passed
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_derivative_of_the_smallest_numbers_is_judged_without_dividing_by_nothing(seed):
+    torch.manual_seed(seed)
+    q, k, v = ((20 * torch.randn(3, 2, dtype=torch.float64)).requires_grad_() for _ in range(3))
+
+    def gradients(q, k, v):
+        return torch.autograd.grad((F.softmax(q @ k.T, -1) @ v).square().sum(), (q, k, v), create_graph=True)
+
+    assert check(gradients, (q, k, v), coverage="full", contracts=(), seed=seed).verdict in Verdict

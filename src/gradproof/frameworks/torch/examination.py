@@ -16,6 +16,7 @@ from gradproof.engine.pictures import BLOCKS, FULL_BLOCKS, heat_map
 from gradproof.engine.results import Finding, Verdict
 from gradproof.engine.rounded import judge_rounded
 from gradproof.engine.subject import DerivativeError, Subject, in_mode
+from gradproof.engine.units import overshadowed
 from gradproof.errors import InputError
 from gradproof.frameworks.torch.blame import blamed
 from gradproof.frameworks.torch.contracts import CONTRACTS, Contract, Outcome, Terms
@@ -29,6 +30,10 @@ from gradproof.frameworks.torch.subject import TorchSubject
 
 MISSING = "not differentiable"  # the first words of what is said where torch has no derivative
 PATTERN = ("jump", "undefined", "random")  # the first words where a function follows the pattern and not the values
+SHADOW = (
+    "{outputs}: tiny beside other outputs, so that an error in the gradient may be lost in their rounding. Check a "
+    "function that returns nothing else."
+)
 SEMANTICS = {
     True: "(masked=True: the stored entries are the inputs.)",
     False: "(masked=False: every entry is an input, and zero where nothing is stored.)",
@@ -93,6 +98,8 @@ class Examination:
         answers = {mode: self._judged(self.subject, mode, mode) for mode in modes}
         if len(answers) == 2:
             answers = self._compared(answers)
+        if tiny := overshadowed(for_the_engine(self.subject)):
+            self.notes.append(SHADOW.format(outputs=", ".join(tiny[:8])))
         yield from answers.values()
 
     def _second_order(self) -> Iterator[Judgement]:
