@@ -11,6 +11,7 @@ from torch.nn.utils import get_total_norm
 from gradproof.errors import InputError
 from gradproof.frameworks.torch.layouts import stored_values
 from gradproof.frameworks.torch.makeup import is_sparse
+from gradproof.sparse.layouts import require_tensor
 
 SPARE = 1e-6  # torch's own, so that results are the same to the bit
 
@@ -33,7 +34,7 @@ def clip_grad_norm_(
     >>> a.grad.values()
     tensor([0.6000, 0.8000])
     """
-    params = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    params = _listed(parameters)
     _require_bound(max_norm, "max_norm")
     gradients = _stored_gradients(params)
     norm = get_total_norm(gradients, norm_type, error_if_nonfinite)
@@ -53,13 +54,20 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
     >>> a.grad.values()
     tensor([ 1., -1.])
     """
-    params = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    params = _listed(parameters)
     _require_bound(clip_value, "clip_value")
     for gradient in _stored_gradients(params):
         if gradient.is_complex():
             raise InputError("A complex gradient has no order to be clamped in. Use clip_grad_norm_.")
     for gradient in _stored_gradients(params):
         gradient.clamp_(-clip_value, clip_value)
+
+
+def _listed(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    if not isinstance(parameters, Iterable):
+        raise InputError(f"parameters is a {type(parameters).__name__}: pass a tensor, or several in a list.")
+    given = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    return [require_tensor(parameter, f"parameters[{number}]") for number, parameter in enumerate(given)]
 
 
 def _require_bound(bound: float, name: str) -> None:

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from gradproof.errors import InputError
 from gradproof.sparse.holding import Holding
+from gradproof.sparse.layouts import require_differentiable
 from gradproof.sparse.pattern import Pattern
 from gradproof.sparse.products import matmul
 from gradproof.sparse.reductions import row_softmax
@@ -48,6 +49,7 @@ class GraphConvolution(Holding):
     ) -> None:
         if weighing not in WEIGHINGS:
             raise InputError(f"weighing={weighing!r} is not known. Choose one of {', '.join(WEIGHINGS)}.")
+        require_differentiable(dtype)
         super().__init__()
         self.in_features, self.out_features, self.nodes, self.weighing = in_features, out_features, nodes, weighing
         pattern = Pattern.from_edge_index(edge_index, nodes=nodes)

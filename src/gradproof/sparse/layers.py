@@ -13,7 +13,7 @@ from gradproof.frameworks.torch.makeup import is_sparse
 from gradproof.sparse import joins
 from gradproof.sparse.holding import Holding
 from gradproof.sparse.initialisation import fan_in, scaled_by_fan_in_
-from gradproof.sparse.layouts import require_tensor
+from gradproof.sparse.layouts import require_differentiable, require_tensor
 from gradproof.sparse.pattern import Pattern
 from gradproof.sparse.products import matmul, parts
 
@@ -59,6 +59,7 @@ class SparseLinear(Holding):
     ) -> None:
         if (pattern is None) == (density is None):
             raise InputError("Give SparseLinear a pattern, or a density to draw one at: one of the two.")
+        require_differentiable(dtype)
         shape = (out_features, in_features)
         if pattern is None:
             assert density is not None

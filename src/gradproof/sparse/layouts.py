@@ -26,6 +26,12 @@ def require_tensor(tensor: object, what: str) -> Tensor:
     return tensor
 
 
+def require_differentiable(dtype: torch.dtype | None) -> None:
+    """Raise unless parameters of this dtype can be trained; None is torch's default."""
+    if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
+        raise InputError(f"dtype={dtype}: parameters have gradients, so pass a floating-point or complex dtype.")
+
+
 def require_sparse(tensor: object, what: str) -> Tensor:
     """A sparse tensor whose stored entries are distinct, or an error that says what to do."""
     if not isinstance(tensor, Tensor):
