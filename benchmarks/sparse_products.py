@@ -28,12 +28,13 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from benchmarks.memory import SELF, status
 
 ENTRIES = 10  # a row
 WAYS = {
@@ -78,11 +79,6 @@ def matrix(n: int, layout: str) -> Tensor:
     return torch.sparse_coo_tensor(indices, values, (n, n), check_invariants=False, is_coalesced=True)
 
 
-def memory_in_use(field: str) -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
-
-
 def measure(way: str, layout: str, n: int, k: int, options: argparse.Namespace) -> dict[str, float]:
     """In this process: seconds of the first step and of later ones, extra bytes, and sums to compare results by."""
     resource.setrlimit(resource.RLIMIT_AS, (int(options.limit * 2**30),) * 2)
@@ -96,8 +92,8 @@ def measure(way: str, layout: str, n: int, k: int, options: argparse.Namespace) 
     sparse = matrix(n, layout).requires_grad_()
     dense = torch.randn(n, k, generator=torch.Generator().manual_seed(k)).requires_grad_()
     weights = torch.randn(n, k, generator=torch.Generator().manual_seed(k + 1))
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
-    before = memory_in_use("VmRSS")
+    (SELF / "clear_refs").write_text("5")  # the peak starts anew
+    before = status("VmRSS")
     times: list[float] = []
     began = time.perf_counter()
     while len(times) < options.steps or (time.perf_counter() - began < options.budget and len(times) < 200):
@@ -108,7 +104,7 @@ def measure(way: str, layout: str, n: int, k: int, options: argparse.Namespace) 
         times.append(clock() - start)
         if 0 < 4 * options.budget < times[-1]:
             break
-    peak = memory_in_use("VmHWM") - before
+    peak = status("VmHWM") - before
     assert result is not None
     assert sparse.grad is not None
     assert dense.grad is not None
