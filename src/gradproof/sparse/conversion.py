@@ -1,14 +1,12 @@
 """Sparse tensors as strided values and back, masked onto patterns, from layout to layout: all of it differentiable.
 
-There are two linear maps, each the other's transpose: reading a tensor where a template stores entries, and putting
-values where it does. Their derivatives are made of themselves, so they can be differentiated any number of times, and
-nothing is ever as large as the sparse shape.
+Gradients have an entry wherever one was read, stored or not. A leaf has them in its layout; `torch.autograd.grad` hands
+them out as COO for layouts that torch cannot add.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,17 +22,13 @@ from gradproof.frameworks.torch.layouts import (
     SPARSE,
     Grid,
     grid_of,
-    keys_of,
     name_of,
-    on_cells,
     stored_values,
     with_values,
-    zeros_on,
 )
-from gradproof.frameworks.torch.patterns import Cells, entry_keys
-from gradproof.sparse.arrivals import addable
 from gradproof.sparse.layouts import require_tensor
 from gradproof.sparse.pattern import Pattern
+from gradproof.sparse.transfer import converted, put, read, spread
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +59,7 @@ def unpack(tensor: Tensor, *, masked: bool, seed: int = 0) -> tuple[Tensor, Form
     template = tensor.detach()
     if not masked:
         template, _ = extended(template, Semantics(seed=seed))
-    return _read(tensor, template), Form(template, masked)
+    return read(tensor, template), Form(template, masked)
 
 
 def repack(values: Tensor, form: Form) -> Tensor:
@@ -78,7 +72,7 @@ def repack(values: Tensor, form: Form) -> Tensor:
             f"values have the shape {tuple(values.shape)}, and the form stores {wanted}: pass as many as unpack() gave."
         )
     _refuse_other_device("values", values, form.template)
-    return _put(values, form.template)
+    return put(values, form.template)
 
 
 def mask(tensor: Tensor, pattern: Tensor | Pattern) -> Tensor:
@@ -103,7 +97,7 @@ def mask(tensor: Tensor, pattern: Tensor | Pattern) -> Tensor:
     if template.layout == torch.sparse_coo and not template.is_coalesced():
         template = template.coalesce()
     template = with_values(template, torch.zeros_like(stored_values(template), dtype=tensor.dtype))
-    return _put(_read(tensor, template), template)
+    return put(read(tensor, template), template)
 
 
 def convert(tensor: Tensor, layout: torch.layout, *, blocksize: tuple[int, int] | None = None) -> Tensor:
@@ -115,141 +109,8 @@ def convert(tensor: Tensor, layout: torch.layout, *, blocksize: tuple[int, int] 
     """
     _refuse_malformed(tensor, "tensor")
     if layout == torch.strided:
-        return tensor if tensor.layout == torch.strided else _spread(tensor)
-    grid = _grid(tensor, layout, blocksize)
-    if tensor.layout == layout and grid_of(tensor) == grid:
-        return tensor
-    if tensor.layout == torch.sparse_coo and not tensor.is_coalesced():
-        tensor = tensor.coalesce()
-    converted: Tensor = _Convert.apply(tensor, layout, grid)  # type: ignore[no-untyped-call]  # torch's own
-    return converted
-
-
-class _Convert(torch.autograd.Function):
-    """The same numbers in another layout: of any incoming gradient, wherever it has entries, nothing is lost."""
-
-    @staticmethod
-    def forward(tensor: Tensor, layout: torch.layout, grid: Grid) -> Tensor:
-        if tensor.layout == torch.strided:
-            entries = tensor.reshape(-1).nonzero().reshape(-1)
-        else:
-            entries = entry_keys(keys_of(tensor), grid_of(tensor)).reshape(-1)
-        template = zeros_on(_cells_around(entries, grid), grid, layout, tensor.dtype)
-        return with_values(template, Cells(template).read(tensor).reshape(stored_values(template).shape))
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, torch.layout, Grid], output: Tensor) -> None:
-        tensor = inputs[0]
-        ctx.layout, ctx.blocksize = tensor.layout, None if tensor.layout not in BLOCKED else grid_of(tensor).block
-        ctx.set_materialize_grads(False)
-
-    @staticmethod
-    def backward(ctx: Any, *incoming: Tensor | None) -> tuple[Tensor | None, None, None]:
-        (gradient,) = incoming
-        if gradient is None or gradient.layout == torch.strided:
-            return gradient, None, None
-        return convert(gradient, ctx.layout, blocksize=ctx.blocksize), None, None
-
-
-def _spread(tensor: Tensor) -> Tensor:
-    if addable(tensor):
-        return tensor.to_dense(masked_grad=False)
-    spread: Tensor = _Spread.apply(tensor)  # type: ignore[no-untyped-call]  # torch's own
-    return spread
-
-
-class _Spread(torch.autograd.Function):
-    """A strided tensor of a layout that torch does not add up: so its gradient, which is strided, stays so.
-
-    Torch would make it sparse, and fail where one matrix of a batch then stores more entries than the next.
-    """
-
-    @staticmethod
-    def forward(tensor: Tensor) -> Tensor:
-        return tensor.to_dense()
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
-        ctx.set_materialize_grads(False)
-
-    @staticmethod
-    def backward(ctx: Any, *incoming: Tensor | None) -> Tensor | None:
-        return incoming[0]
-
-
-class _Read(torch.autograd.Function):
-    """Reading a tensor where a template stores entries."""
-
-    @staticmethod
-    def forward(tensor: Tensor, template: Tensor) -> Tensor:
-        cells = Cells(template)
-        return cells.read(tensor).reshape(stored_values(template).shape).clone()
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
-        tensor, ctx.template = inputs
-        ctx.set_materialize_grads(False)  # torch has no zeros in every layout
-        ctx.like = None if tensor.layout == torch.strided else on_cells(tensor.detach(), _around(tensor, ctx.template))
-
-    @staticmethod
-    def backward(ctx: Any, *incoming: Tensor | None) -> tuple[Tensor | None, None]:
-        if incoming[0] is None:
-            return None, None
-        gradient = _put(incoming[0], ctx.template)
-        if ctx.like is None:
-            return gradient.to_dense(), None
-        return _put(_read(gradient, ctx.like), ctx.like), None
-
-
-class _Put(torch.autograd.Function):
-    """Putting values where a template stores entries."""
-
-    @staticmethod
-    def forward(values: Tensor, template: Tensor) -> Tensor:
-        return with_values(template, values.clone())
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
-        ctx.template = inputs[1]
-        ctx.set_materialize_grads(False)
-
-    @staticmethod
-    def backward(ctx: Any, *incoming: Tensor | None) -> tuple[Tensor | None, None]:
-        return None if incoming[0] is None else _read(incoming[0], ctx.template), None
-
-
-def _read(tensor: Tensor, template: Tensor) -> Tensor:
-    values: Tensor = _Read.apply(tensor, template)  # type: ignore[no-untyped-call]  # torch's own
-    return values
-
-
-def _put(values: Tensor, template: Tensor) -> Tensor:
-    tensor: Tensor = _Put.apply(values, template)  # type: ignore[no-untyped-call]  # torch's own
-    return tensor
-
-
-def _around(tensor: Tensor, template: Tensor) -> Tensor:
-    """The cells of a tensor's grid that hold the entries of a template."""
-    grid, keys = grid_of(tensor), keys_of(template)
-    if grid == grid_of(template):
-        return keys
-    return _cells_around(entry_keys(keys, grid_of(template)).reshape(-1), grid)
-
-
-def _cells_around(entries: Tensor, grid: Grid) -> Tensor:
-    """The cells that hold some entries, these being numbered row by row over the whole tensor."""
-    if not grid.shape:
-        return entries.new_zeros(min(1, len(entries)))
-    places = list(torch.unravel_index(entries, grid.whole)[: len(grid.shape)])
-    spans = (*(1,) * len(grid.batch), *(grid.block or (1,) * len(grid.sparse)))
-    places = [place // span for place, span in zip(places, spans, strict=True)]
-    if grid.by_column:
-        places[-2:] = reversed(places[-2:])
-    key = torch.zeros_like(entries)
-    for length, place in zip(grid.counted, places, strict=True):
-        key = key * length + place
-    distinct: Tensor = torch.unique(key)
-    return distinct
+        return tensor if tensor.layout == torch.strided else spread(tensor)
+    return converted(tensor, layout, _grid(tensor, layout, blocksize))
 
 
 def _grid(tensor: Tensor, layout: torch.layout, blocksize: tuple[int, int] | None) -> Grid:

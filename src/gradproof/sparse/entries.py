@@ -6,7 +6,6 @@ hands it out as COO for layouts that torch cannot add (see `arrivals`), and else
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,8 +13,8 @@ from torch import Tensor
 from torch.autograd import Function
 
 from gradproof.errors import InputError
-from gradproof.sparse.arrivals import Arrivals, addable, meet
-from gradproof.sparse.layouts import require_sparse
+from gradproof.sparse.arrivals import settled
+from gradproof.sparse.layouts import addable, require_sparse
 from gradproof.sparse.pattern import Pattern
 from gradproof.sparse.reading import read_at
 
@@ -29,16 +28,7 @@ def entries(tensor: Tensor) -> Tensor:
     >>> a.grad.values()
     tensor([2., 2., 2.])
     """
-    pattern = Pattern.of(require_sparse(tensor, "tensor"))
-    result = _read(tensor, pattern)
-    if result.requires_grad and tensor.is_leaf:
-        meet(tensor, result, _sum_at(pattern))
-    return result
-
-
-def expect(leaf: Tensor) -> None:
-    """Have gradients of this leaf added up on its pattern, before anything else that looks at them after a backward."""
-    Arrivals.at(leaf, _sum_at(Pattern.of(leaf)))
+    return read(tensor, Pattern.of(require_sparse(tensor, "tensor")))
 
 
 def assemble(pattern: Pattern, values: Tensor) -> Tensor:
@@ -56,7 +46,7 @@ def assemble(pattern: Pattern, values: Tensor) -> Tensor:
     ordered, order = pattern.sorted()
     if order is not None:
         values = values.index_select(0, order)
-    return _assembled(values, ordered)
+    return assembled(values, ordered)
 
 
 def put_together(pattern: Pattern, values: Tensor) -> Tensor:
@@ -77,9 +67,22 @@ def put_together_as_coo(pattern: Pattern, values: Tensor) -> Tensor:
     return torch.sparse_coo_tensor(pattern.coordinates, values.flatten(0, lead - 1), shape, check_invariants=False)
 
 
-class _Read(Function):
-    """A sparse tensor's values at a pattern; zero where it stores nothing."""
+def read(tensor: Tensor, pattern: Pattern) -> Tensor:
+    """A tensor's values at a pattern; zero where it stores nothing."""
+    if tensor.layout is torch.strided:
+        values = tensor[tuple(pattern.coordinates)]
+        return values.reshape(*pattern.values_shape, *values.shape[1:])
+    result: Tensor = _Read.apply(tensor, pattern)  # type: ignore[no-untyped-call]  # torch's own
+    return settled(tensor, result)
 
+
+def assembled(values: Tensor, pattern: Pattern, *, as_coo: bool = False) -> Tensor:
+    """The sparse tensor, in the pattern's layout or as COO; the pattern's entries are in torch's order."""
+    result: Tensor = _Assemble.apply(values, pattern, as_coo)  # type: ignore[no-untyped-call]  # torch's own
+    return result
+
+
+class _Read(Function):
     @staticmethod
     def forward(tensor: Tensor, pattern: Pattern) -> Tensor:
         return read_at(pattern, tensor, on_mismatch="project").data  # no view of the tensor: steps write to its memory
@@ -95,14 +98,14 @@ class _Read(Function):
     def backward(ctx: Any, *incoming: Tensor | None) -> tuple[Tensor | None, None]:
         (gradient,) = incoming
         _ = ctx.saved_tensors  # values are the tensor's memory: torch says here if a step was taken meanwhile
-        return None if gradient is None else _assembled(gradient, ctx.pattern, as_coo=ctx.as_coo), None
+        return None if gradient is None else assembled(gradient, ctx.pattern, as_coo=ctx.as_coo), None
 
 
 class _Assemble(Function):
     @staticmethod
     def forward(values: Tensor, pattern: Pattern, as_coo: bool) -> Tensor:
         make = put_together_as_coo if as_coo else put_together
-        return make(pattern, values.resolve_conj())
+        return make(pattern, values.resolve_conj().contiguous())  # only such values does torch add entry by entry
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -112,28 +115,4 @@ class _Assemble(Function):
     @staticmethod
     def backward(ctx: Any, *incoming: Tensor | None) -> tuple[Tensor | None, None, None]:
         (gradient,) = incoming
-        return None if gradient is None else _read_of(gradient, ctx.pattern), None, None
-
-
-def _sum_at(pattern: Pattern) -> Callable[..., Tensor]:
-    return lambda *gradients: _assembled(sum(_read(gradient, pattern) for gradient in gradients), pattern)
-
-
-def _read_of(gradient: Tensor, pattern: Pattern) -> Tensor:
-    """What a gradient has at a pattern; if it is a leaf, as in a second backward, its own gradient has its layout."""
-    if gradient.requires_grad and gradient.layout is pattern.layout and not addable(gradient):
-        return entries(gradient) if Pattern.of(gradient) == pattern else _read(gradient, pattern)
-    return _read(gradient, pattern)
-
-
-def _read(tensor: Tensor, pattern: Pattern) -> Tensor:
-    if tensor.layout is torch.strided:
-        read = tensor[tuple(pattern.coordinates)]
-        return read.reshape(*pattern.values_shape, *read.shape[1:])
-    result: Tensor = _Read.apply(tensor, pattern)  # type: ignore[no-untyped-call]  # torch's own
-    return result
-
-
-def _assembled(values: Any, pattern: Pattern, *, as_coo: bool = False) -> Tensor:
-    result: Tensor = _Assemble.apply(values, pattern, as_coo)  # type: ignore[no-untyped-call]  # torch's own
-    return result
+        return None if gradient is None else read(gradient, ctx.pattern), None, None

@@ -1,4 +1,5 @@
-"""What layouts mean for training: which is the transpose of which, and which tensors have distinct entries."""
+"""What layouts mean for training: which is the transpose of which, which tensors torch can add, and which have
+distinct entries."""
 
 from __future__ import annotations
 
@@ -17,6 +18,13 @@ TRANSPOSED = {
     torch.sparse_bsr: torch.sparse_bsc,
     torch.sparse_bsc: torch.sparse_bsr,
 }
+
+
+def addable(tensor: Tensor) -> bool:
+    """Whether torch adds up tensors of this layout by itself."""
+    if tensor.layout is torch.sparse_csr:
+        return tensor.ndim == 2
+    return tensor.layout in (torch.strided, torch.sparse_coo)
 
 
 def require_tensor(tensor: object, what: str) -> Tensor:

@@ -60,6 +60,23 @@ def read_at(pattern: Pattern, gradient: Tensor, *, on_mismatch: str = "error") -
     return _elsewhere(pattern, theirs, stored_values(gradient), on_mismatch)
 
 
+def lies_within(pattern: Pattern, gradient: Tensor) -> bool:
+    """Whether a sparse gradient, which may have duplicates, stores nothing but entries of a pattern.
+
+    >>> import torch
+    >>> pattern = Pattern.from_mask(torch.eye(2, dtype=torch.bool))
+    >>> lies_within(pattern, torch.eye(2).to_sparse()), lies_within(pattern, torch.ones(2, 2).to_sparse())
+    (True, False)
+    """
+    if _in_this_order(pattern, gradient):
+        return True
+    if gradient.ndim - gradient.dense_dim() != len(pattern.shape):
+        return False
+    is_coo = gradient.layout is torch.sparse_coo
+    given = positions(gradient._indices() if is_coo else Pattern.of(gradient).coordinates, pattern.shape)
+    return bool(torch.isin(given, positions(pattern.coordinates, pattern.shape)).all())
+
+
 def _in_this_order(pattern: Pattern, gradient: Tensor) -> bool:
     """Whether a gradient has this pattern's own indices, or its coordinates: the same memory, or the same numbers.
 
