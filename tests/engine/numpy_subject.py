@@ -42,7 +42,7 @@ class NumpySubject:
 
     arrays = np
     mode, rule = "reverse", "backward"
-    claim_size = claim_change = 0.0
+    claim_size = claim_change = value_size = 0.0
 
     def __init__(self, function, gradient, point, *, dtype=np.float64, parts=None, exact=False, tangent=None):
         self.tangent, self.pushforwards = tangent, 0

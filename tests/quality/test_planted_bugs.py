@@ -440,6 +440,18 @@ class Product(torch.autograd.Function):
 
 
 @pytest.mark.parametrize("coverage", ["probe", "full"])
+@pytest.mark.parametrize("size", [1e-3, 1e-6, 1e-9])
+def test_a_mistake_beside_a_constant_of_a_larger_size_fails(size, coverage):
+    torch.manual_seed(0)
+    a, b = (torch.randn(3, dtype=torch.float64, requires_grad=True) for _ in range(2))
+
+    def function(a, b):
+        return 0 * a + 1.0, size * Product.apply(a, b, (1.01, 1))
+
+    assert gradproof.check(function, (a, b), coverage=coverage, seed=0).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("coverage", ["probe", "full"])
 @pytest.mark.parametrize("unit", [1.0, 1e3, 1e6, 1e15, 1e50])
 @pytest.mark.parametrize("factors", [(1, 1), (1.01, 1), (1, 1.01), (2, 1), (1, 2)])
 def test_arguments_of_very_different_units_are_told_apart(factors, unit, coverage):

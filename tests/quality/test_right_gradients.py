@@ -36,6 +36,12 @@ def images(*shape):
     return lambda: torch.randn(1, 2, *shape, dtype=torch.float64).requires_grad_()
 
 
+def attention_gradients(x):
+    """Where the largest logit is far above the others, what is left of these gradients is far below one rounding."""
+    parts = q, k, v = x.unbind()
+    return torch.autograd.grad(((F.softmax(q @ k.T, -1) @ v) * FIXED[:3, :2]).sum(), parts, create_graph=True)
+
+
 def grid_sampled(x):
     torch.manual_seed(1)
     grid = torch.rand(1, 5, 5, 2, dtype=torch.float64) * 2 - 1
@@ -69,6 +75,7 @@ TEMPTATIONS = {
     "a product of 200 factors": (torch.prod, positive(200, least=0.5)),
     "logsumexp of large values": (lambda x: torch.logsumexp(x, 0), normal(30, scale=1e4)),
     "a softmax of large values": (lambda x: x.softmax(0), normal(30, scale=1e3)),
+    "the gradients of a saturated attention": (attention_gradients, normal(3, 3, 2, scale=20)),
     "a softmax that is summed": (lambda x: x.softmax(0).sum(), normal(30)),
     "a log-softmax": (lambda x: x.log_softmax(1), normal(10, 30, scale=30)),
     "sqrt near zero": (torch.sqrt, positive(20, scale=1e-12)),

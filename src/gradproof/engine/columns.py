@@ -26,7 +26,7 @@ class Columns:
 
         `size` is the largest claim in the Jacobian, and `change` the largest that one makes of a first step.
         """
-        self.claim_size, self.claim_change = size, change
+        self.claim_size, self.claim_change, self.value_size = size, change, whole.value_size
         self.whole, self.columns, self._claimed, self._first = whole, columns, claimed, first
         self.rule, self.arrays, self.inputs = whole.rule, whole.arrays, _Steps(whole.inputs, columns)
         self.precision, self.gradient_precision = whole.precision, whole.gradient_precision

@@ -86,6 +86,11 @@ class Subject(Protocol):
         ...
 
     @property
+    def value_size(self) -> float:
+        """The size of the largest value among all outputs; zero where it is of no use."""
+        ...
+
+    @property
     def claim_size(self) -> float:
         """What is known of the size of the derivative's largest entry; zero where nothing is."""
         ...
@@ -187,7 +192,7 @@ class Watched:
         self.arrays, self.inputs = whole.arrays, whole.inputs
         self.precision, self.gradient_precision = whole.precision, whole.gradient_precision
         self.largest, self.tiny = whole.largest, whole.tiny
-        self.claim_size, self.claim_change = whole.claim_size, whole.claim_change
+        self.claim_size, self.claim_change, self.value_size = whole.claim_size, whole.claim_change, whole.value_size
         self.centre = whole.centre[chosen]
         self.finite = bool(whole.arrays.isfinite(self.centre).all())
         self.size = int(chosen.shape[0])

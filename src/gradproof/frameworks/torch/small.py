@@ -68,6 +68,7 @@ class InNumpy:
         self._subject, self.arrays = subject, _numpy()
         self.mode, self.rule = subject.mode, subject.rule
         self.claim_size, self.claim_change = subject.claim_size, subject.claim_change
+        self.value_size = subject.value_size
         self.inputs, self.outputs, self.finite = subject.inputs, subject.outputs, subject.finite
         self.precision, self.gradient_precision = subject.precision, subject.gradient_precision
         self.largest, self.tiny, self.moved_by = subject.largest, subject.tiny, subject.moved_by

@@ -356,13 +356,15 @@ class TorchSubject:
 
     def _largest_value(self) -> float:
         """The size of the values, kept within what can be divided by; one where there is none."""
-        self.finite = True
+        self.finite, self.value_size = True, 0.0
         if not self.outputs.size:
             return 1.0
         largest = _largest(self.centre)
         if not math.isfinite(largest):
             self.finite = False
             largest = float(self.centre.abs().nan_to_num(0.0, 0.0, 0.0).max())
+        if ORDINARY[0] < largest < ORDINARY[1]:
+            self.value_size = largest
         return min(max(largest, 1e-290), 1e290) if largest else 1.0
 
     def _from_shared_memory(self, values: Tensor) -> Tensor:
