@@ -98,7 +98,7 @@ class Examination:
         answers = {mode: self._judged(self.subject, mode, mode) for mode in modes}
         if len(answers) == 2:
             answers = self._compared(answers)
-        if tiny := overshadowed(for_the_engine(self.subject)):
+        if tiny := overshadowed(self.subject):
             self.notes.append(SHADOW.format(outputs=", ".join(tiny[:8])))
         yield from answers.values()
 
