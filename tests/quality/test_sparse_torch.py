@@ -148,6 +148,17 @@ def test_a_malformed_gradient_of_one_s_own_is_a_finding_and_the_process_lives(co
 
 
 @pytest.mark.parametrize("coverage", ["probe", "full"])
+def test_of_several_gradients_the_malformed_one_is_named(coverage):
+    def function(first, second):
+        return first.to_dense().sum() + Malformed.apply(second)
+
+    report = gradproof.check(function, (point("CSR"), point("CSR")), masked=True, coverage=coverage, seed=0)
+
+    assert [finding.argument for finding in report.findings] == ["inputs[1]"]
+    assert "for inputs[1], a CSR tensor is malformed" in report.findings[0].message
+
+
+@pytest.mark.parametrize("coverage", ["probe", "full"])
 @pytest.mark.parametrize("converted", [True, False])
 def test_a_sampled_product_passes_with_respect_to_its_dense_arguments(converted, coverage):
     pattern = POINTS["CSR"][0]
