@@ -148,6 +148,9 @@ def test_a_gradient_missing_outside_the_mask_fails_under_full_semantics(name, ou
     assert not {found.index for found in entries_of(report)} & stored_indices(point(name))
     assert all(found.stored is False and found.claimed == 0 for found in entries_of(report))
     assert all("where nothing is stored. (masked=False" in finding.message for finding in report.findings)
+    likeliest = report.findings[0].diagnoses[0]
+    assert "is zero wherever nothing is stored, and right where something is" in likeliest.message
+    assert "pass masked=True" in likeliest.advice
 
 
 @pytest.mark.parametrize("masked", [True, False])
