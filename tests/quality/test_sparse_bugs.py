@@ -148,6 +148,9 @@ def test_a_gradient_missing_outside_the_mask_fails_under_full_semantics(name, ou
     assert not {found.index for found in entries_of(report)} & stored_indices(point(name))
     assert all(found.stored is False and found.claimed == 0 for found in entries_of(report))
     assert all("where nothing is stored. (masked=False" in finding.message for finding in report.findings)
+    likeliest = report.findings[0].diagnoses[0]
+    assert "is zero wherever nothing is stored, and right where something is" in likeliest.message
+    assert "pass masked=True" in likeliest.advice
 
 
 @pytest.mark.parametrize("masked", [True, False])
@@ -240,6 +243,65 @@ class Doubled(torch.autograd.Function):
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_what_torch_cannot_make_of_an_undefined_gradient_is_not_held_against_a_backward(name):
     assert gradproof.check(Doubled.apply, point(name), masked=True, seed=0).verdict is Verdict.PASS
+
+
+class ByPosition(torch.autograd.Function):
+    """Twice the values, with a backward that takes its incoming gradient to lie on the pattern of the output."""
+
+    @staticmethod
+    def forward(ctx, tensor, materialised):
+        ctx.set_materialize_grads(materialised)
+        ctx.pattern = tensor.detach()
+        return with_values(tensor, 2 * values_of(tensor))
+
+    @staticmethod
+    def backward(ctx, incoming):
+        twos = torch.full_like(values_of(ctx.pattern), 2.0)
+        return with_values(ctx.pattern, twos * values_of(incoming)), None
+
+
+@pytest.mark.parametrize("name", ["COO", "hybrid COO", "CSR", "CSC", "BSR", "BSC"])
+@pytest.mark.parametrize("dense", [True, False])
+def test_that_torch_s_zeros_of_an_undefined_gradient_store_nothing_is_not_held_against_a_backward(name, dense):
+    def function(tensor):
+        result = ByPosition.apply(tensor, True)
+        return result.to_dense() if dense else result
+
+    report = gradproof.check(function, point(name), masked=True, seed=0)
+
+    assert report.verdict is Verdict.PASS, str(report)
+    if dense or name not in ("BSR", "BSC"):  # which torch has no zeros of at all
+        assert any("where its sparse incoming gradient stores nothing" in note for note in report.notes)
+
+
+@pytest.mark.parametrize("name", ["COO", "CSR"])
+def test_a_backward_that_asked_for_none_and_cannot_take_it_is_found(name):
+    report = gradproof.check(lambda tensor: ByPosition.apply(tensor, False), point(name), masked=True, seed=0)
+
+    assert [finding.kind for finding in report.findings] == ["undefined"]
+
+
+class BesideItsSum(torch.autograd.Function):
+    """The same beside a dense output, each of which may be the only one that is used."""
+
+    @staticmethod
+    def forward(ctx, tensor):
+        ctx.pattern = tensor.detach()
+        return with_values(tensor, 2 * values_of(tensor)), values_of(tensor).sum()
+
+    @staticmethod
+    def backward(ctx, incoming, of_the_sum):
+        ones = torch.ones_like(values_of(ctx.pattern))
+        return with_values(ctx.pattern, ones * 2 * values_of(incoming) + ones * of_the_sum)
+
+
+@pytest.mark.parametrize("name", ["COO", "CSR"])
+def test_a_backward_that_raises_where_another_output_alone_is_used_is_found(name):
+    report = gradproof.check(BesideItsSum.apply, point(name), masked=True, seed=0)
+
+    assert [finding.kind for finding in report.findings] == ["undefined"]
+    assert "undefined incoming gradients for output[0]" in report.findings[0].message
+    assert "zeros that store nothing" in report.findings[0].advice
 
 
 def spread_out(layout):

@@ -148,6 +148,17 @@ def test_a_malformed_gradient_of_one_s_own_is_a_finding_and_the_process_lives(co
 
 
 @pytest.mark.parametrize("coverage", ["probe", "full"])
+def test_of_several_gradients_the_malformed_one_is_named(coverage):
+    def function(first, second):
+        return first.to_dense().sum() + Malformed.apply(second)
+
+    report = gradproof.check(function, (point("CSR"), point("CSR")), masked=True, coverage=coverage, seed=0)
+
+    assert [finding.argument for finding in report.findings] == ["inputs[1]"]
+    assert "for inputs[1], a CSR tensor is malformed" in report.findings[0].message
+
+
+@pytest.mark.parametrize("coverage", ["probe", "full"])
 @pytest.mark.parametrize("converted", [True, False])
 def test_a_sampled_product_passes_with_respect_to_its_dense_arguments(converted, coverage):
     pattern = POINTS["CSR"][0]
@@ -401,3 +412,22 @@ def test_of_a_masked_tensor_it_is_not_said_that_every_entry_is_an_input():
 def test_functions_of_masked_sparse_data_pass(layout):
     assert gradproof.check(lambda x: x.sin(), masked(layout), seed=0).passed
     assert gradproof.check(lambda x: x * x, masked(layout), seed=0, coverage="full").passed
+
+
+@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize("fast_mode", [True, False])
+@pytest.mark.parametrize("name", ["COO", "CSR", "BSC"])
+def test_what_torch_spreads_out_only_where_it_requires_grad_passes_through_its_wrapper(name, fast_mode, masked):
+    gradcheck = torch.sparse.as_sparse_gradcheck(gradproof.gradcheck)
+
+    assert gradcheck(lambda tensor: -tensor, (point(name),), masked=masked, fast_mode=fast_mode) is True
+
+
+def test_an_output_that_changes_its_layout_is_told_with_both_layouts():
+    def function(x):
+        return x * 2 if x[0] == 1 else (x * 2).to_sparse()
+
+    report = gradproof.check(function, torch.ones(2, dtype=torch.float64, requires_grad=True), seed=0)
+
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert "changed from (2,) to (2,) (COO)" in report.reason

@@ -190,7 +190,8 @@ def raised(subject: Subject, error: DerivativeError) -> Finding:
     if error.malformed:
         return Finding(
             kind="malformed-gradient",
-            message=f"The derivative cannot be read: {error}.",
+            message=f"The derivative cannot be read: {f'for {error.path}, ' if error.path else ''}{error}.",
+            argument=error.path,
             advice=f"Look at how the {subject.rule} builds the indices; to convert or print such a tensor can end the "
             "process.",
         )

@@ -316,9 +316,10 @@ def in_mode(subject: Subject, mode: str) -> Subject:
 class DerivativeError(Exception):
     """There is no claim to judge: the derivative raised, or what it gave cannot be read.
 
-    `absent` says that there is no rule to raise, `malformed` that there is an answer, which contradicts itself.
+    `absent` says that there is no rule to raise, `malformed` that there is an answer, which contradicts itself, and
+    `path` for which tensor that came.
     """
 
-    def __init__(self, message: str, *, absent: bool = False, malformed: bool = False) -> None:
+    def __init__(self, message: str, *, absent: bool = False, malformed: bool = False, path: str | None = None) -> None:
         super().__init__(message)
-        self.absent, self.malformed = absent, malformed
+        self.absent, self.malformed, self.path = absent, malformed, path

@@ -295,6 +295,21 @@ def test_a_product_whose_backward_detaches_one_factor_names_the_other_gradient()
     assert outputs == {"gradient['inputs[1]']"}
 
 
+@pytest.mark.parametrize("lost", [0, 1])
+def test_of_two_gradients_one_that_is_detached_as_a_whole_is_found(lost):
+    def backward(g, a, b):
+        gradients = [g * b.cos() * a.cos(), -g * a.sin() * b.sin()]
+        gradients[lost] = gradients[lost].detach()
+        return tuple(gradients)
+
+    function = rule(lambda a, b: a.sin() * b.cos(), backward)
+    report = check(function, (point(3), point(3, seed=2)), order=2, modes=("reverse",), seed=0)
+
+    assert report.verdict is Verdict.FAIL
+    assert f"gradient['inputs[{lost}]'] changes with the inputs" in report.findings[-1].message
+    assert report.findings[-1].kind == "detached-gradient"
+
+
 class Once(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):

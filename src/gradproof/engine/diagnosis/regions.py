@@ -14,6 +14,7 @@ FEW = 3  # entries from which on a set of them is no accident
 WEAK = 0.965  # to say where entries are wrong is less than to say how
 MISSING = "A mask of the forward (of a relu, a clamp, a dropout, an index) is missing in the backward."
 INVERTED = 0.995  # the places are explained, whatever the numbers in them
+LOOKED_AT = 8  # entries, to tell whether all are stored
 SEPARATED = 10  # entries from which on a threshold that separates some from others is no accident
 
 
@@ -156,6 +157,15 @@ def _inverted(case: Case, missing: int, extra: int) -> Diagnosis:
 
 
 def _partly_lost(case: Case, missing: Array, kept: Array, fit: float) -> Iterator[Diagnosis]:
+    if _are_stored(case, kept, True) and _are_stored(case, missing, False):
+        yield Diagnosis(
+            name="mask",
+            message=f"{case.subject_line} is zero wherever nothing is stored, and right where something is.",
+            fit=fit,
+            advice="It is the gradient with respect to the stored entries: pass masked=True if that is what it should "
+            "be, or compute it where nothing is stored too.",
+        )
+        return
     slab = _slab(case, kept, missing)
     if slab:
         yield Diagnosis(
@@ -176,6 +186,14 @@ def _partly_lost(case: Case, missing: Array, kept: Array, fit: float) -> Iterato
         fit=fit,
         advice="The backward masks entries that the forward does not: compare the two masks.",
     )
+
+
+def _are_stored(case: Case, chosen: Array, stored: bool) -> bool:
+    """Whether the chosen entries are all stored, or all not, as far as a few of them tell."""
+    places = case.xp.arange(0, case.answered.size, device=chosen.device)[chosen]
+    few = places[:: max(1, len(places) // LOOKED_AT)]
+    frame = case.bench.subject.inputs
+    return case.reverse and all(frame.locate(case.answered.start + int(place)).stored is stored for place in few)
 
 
 def _slab(case: Case, chosen: Array, others: Array) -> str | None:

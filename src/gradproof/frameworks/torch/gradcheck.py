@@ -123,6 +123,7 @@ def gradgradcheck(
         "repeatable": True,
         "undefined": check_undefined_grad,
         "attributes": check_grad_dtypes,
+        "detached": check_rev_over_rev,
         "batched": check_batched_grad,
     }
     options = Options(

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gradproof.engine.results import Place
+from gradproof.engine.subject import DerivativeError
 from gradproof.frameworks.torch.charts import Chart, Strided
 from gradproof.frameworks.torch.makeup import real_dtype
 
@@ -166,7 +167,11 @@ class Space:
     def _coordinates(self, part: Part, tensor: Tensor | None) -> Tensor:
         if tensor is None:
             return torch.zeros(part.stop - part.start, dtype=torch.float64, device=self.device)
-        return part.chart.read(tensor).to(self.device, torch.float64)
+        try:
+            return part.chart.read(tensor).to(self.device, torch.float64)
+        except DerivativeError as error:
+            error.path = part.path
+            raise
 
     def _tensor(self, vector: Tensor, part: Part) -> Tensor:
         piece = vector[part.start : part.stop].to(device=part.device, dtype=real_dtype(part.dtype))

@@ -23,6 +23,7 @@ from gradproof.frameworks.torch.calling import LARGE, Caller, Tally
 from gradproof.frameworks.torch.captured import captured_tensors
 from gradproof.frameworks.torch.charts import Semantics, chart_of, refuse_malformed
 from gradproof.frameworks.torch.duals import push
+from gradproof.frameworks.torch.layouts import name_of
 from gradproof.frameworks.torch.makeup import is_plain, memory_of, refilled, replica
 from gradproof.frameworks.torch.observing import observed_space
 from gradproof.frameworks.torch.spaces import BLOCK, HANDFUL, Drawn, Space, scale_of
@@ -315,6 +316,8 @@ class TorchSubject:
         """The same; None, and the trouble is remembered, where the function raises or its output changes shape."""
         try:
             results = self.results_of(moved)
+            if not self.outputs.fits(results) and not self.caller.needs_graph:
+                results = self._with_graph(moved)
         except Exception as error:
             self.trouble = f"{type(error).__name__}: {error}"
             return None
@@ -324,6 +327,21 @@ class TorchSubject:
             f"the output changed from {_shapes(self.results)} to {_shapes(results)} when the inputs moved a little"
         )
         return None
+
+    def _with_graph(self, moved: Sequence[Tensor]) -> list[Tensor]:
+        """The same from a call with a graph, which all calls have from now on if this gives the usual kind of result.
+
+        What a function returns may depend on whether it requires grad: torch's `as_sparse_gradcheck` spreads out what
+        does, and leaves sparse what does not.
+        """
+        self.caller.needs_graph = True
+        fitting = False
+        try:
+            results = self.results_of(moved)
+            fitting = self.outputs.fits(results)
+        finally:
+            self.caller.needs_graph = fitting
+        return results
 
     def _pulled_back(self, results: list[Tensor], leaves: list[Tensor], cotangent: Tensor) -> Tensor:
         if self.detached:
@@ -400,7 +418,11 @@ def _is_absent(error: Exception) -> bool:
 
 
 def _shapes(tensors: Sequence[Tensor]) -> str:
-    return ", ".join(str(tuple(tensor.shape)) for tensor in tensors) or "nothing"
+    found = (
+        f"{tuple(tensor.shape)}" if is_plain(tensor) else f"{tuple(tensor.shape)} ({name_of(tensor.layout)})"
+        for tensor in tensors
+    )
+    return ", ".join(found) or "nothing"
 
 
 def _describe(result: Any) -> str:

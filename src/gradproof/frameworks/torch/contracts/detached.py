@@ -1,4 +1,7 @@
-"""An output that follows a varied input requires grad: otherwise the path between them was cut."""
+"""An output that follows a varied input requires grad: otherwise the path between them was cut.
+
+A function may return something detached beside other things, which is worth a note. A gradient is asked for as a whole.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from gradproof.engine.ladder import first_step
 from gradproof.frameworks.torch import trees
 from gradproof.frameworks.torch.arguments import differentiable
 from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken
+from gradproof.frameworks.torch.derivatives import GradientCall
+from gradproof.frameworks.torch.graph import custom_functions
 from gradproof.frameworks.torch.makeup import numbers
 from gradproof.frameworks.torch.subject import TorchSubject
 
@@ -29,6 +34,14 @@ def detached(subject: TorchSubject, terms: Terms) -> Outcome:
     if not following:
         return KEPT
     names = ", ".join(following[:4])
+    if not subject.detached and _is_gradient_of_one_s_own(subject):
+        return broken(
+            "detached-gradient",
+            f"{names} changes with the inputs or the incoming gradients but does not require grad: "
+            "its derivative is lost.",
+            advice="Look in the backward for detach(), .data, .values() of a detached tensor, or a tensor built anew "
+            "from numbers.",
+        )
     if not subject.detached:
         return Outcome(notes=(f"{names} changes with the inputs but does not require grad, so it was not checked.",))
     return broken(
@@ -36,6 +49,11 @@ def detached(subject: TorchSubject, terms: Terms) -> Outcome:
         f"No output requires grad, although {names} changes with the inputs.",
         advice="Look for detach(), .data, .item(), numpy() or no_grad() on the way from the inputs to the output.",
     )
+
+
+def _is_gradient_of_one_s_own(subject: TorchSubject) -> bool:
+    """Whether this is the gradient of a function, as a function, in which a rule of the user's has a part."""
+    return isinstance(subject.call, GradientCall) and bool(custom_functions(subject.call.subject.results))
 
 
 def _unconnected(subject: TorchSubject, direction: Tensor) -> dict[str, Tensor]:

@@ -10,13 +10,20 @@ from torch import Tensor
 from gradproof.engine.subject import DerivativeError
 from gradproof.frameworks.torch.contracts.asking import coordinates, gradients, left_out
 from gradproof.frameworks.torch.contracts.comparing import gap, noise_of_pullback
+from gradproof.frameworks.torch.contracts.standins import raises_alike_for_empty_zeros
 from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken
 from gradproof.frameworks.torch.layouts import BLOCKED
+from gradproof.frameworks.torch.makeup import is_sparse
 from gradproof.frameworks.torch.subject import TorchSubject
 
 ADVICE = (
     "After ctx.set_materialize_grads(False) an output that was not used has None for its incoming gradient: treat it "
     "as zeros, and return None where all are."
+)
+STORED = "Without it, a sparse output has zeros that store nothing: read them where the output stores something."
+NARROW = (
+    "Contract 'undefined': a backward raises where its sparse incoming gradient stores nothing, which is what torch "
+    "puts in the place of one that is undefined."
 )
 SHOWN = 4  # outputs named in a message
 
@@ -26,14 +33,29 @@ def undefined(subject: TorchSubject, terms: Terms) -> Outcome:
     if subject.detached or any(result.layout in BLOCKED for result in subject.results):  # torch has no zeros of blocks
         return KEPT
     everything = range(len(subject.results))
-    try:
-        for absent in (everything, *left_out(len(everything))):
+    excused = KEPT
+    for absent in (everything, *left_out(len(everything))):
+        try:
             outcome = _as_zeros(subject, terms, absent)
-            if outcome is not KEPT:
-                return outcome
-    except DerivativeError as error:
-        return broken("undefined", f"With {_named(subject, absent)} the backward raised {error}", advice=ADVICE)
-    return KEPT
+        except DerivativeError as error:
+            outcome = _raised(subject, terms, absent, error)
+        if outcome.findings:
+            return outcome
+        excused = outcome if outcome.notes else excused
+    return excused
+
+
+def _raised(subject: TorchSubject, terms: Terms, absent: Collection[int], error: DerivativeError) -> Outcome:
+    """A backward that does not cope, unless it is with zeros of torch's own that store nothing."""
+    if raises_alike_for_empty_zeros(
+        subject,
+        error,
+        ordinary=lambda: _pulled(subject, terms, ()),
+        undefined=lambda: _pulled(subject, terms, absent),
+    ):
+        return Outcome(notes=(NARROW,))
+    advice = f"{ADVICE} {STORED}" if any(map(is_sparse, subject.results)) else ADVICE
+    return broken("undefined", f"With {_named(subject, absent)} the backward raised {error}", advice=advice)
 
 
 def _as_zeros(subject: TorchSubject, terms: Terms, absent: Collection[int]) -> Outcome:
