@@ -541,3 +541,18 @@ def test_every_public_name_exists():
 def test_a_name_that_does_not_exist_is_an_attribute_error():
     with pytest.raises(AttributeError, match="gradients"):
         gradproof.gradients  # noqa: B018  # the access itself is the test
+
+
+def test_a_custom_operator_is_called_by_its_name():
+    @torch.library.custom_op("gradproof_tests::sine", mutates_args=())
+    def sine(x: torch.Tensor) -> torch.Tensor:
+        return x.sin()
+
+    sine.register_autograd(
+        lambda ctx, gradient: gradient * ctx.saved_tensors[0].cos(),
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+    )
+    report = gradproof.check(sine, torch.ones(3, dtype=torch.float64, requires_grad=True), seed=0)
+
+    assert report.passed
+    assert report.subject.name == "gradproof_tests::sine"

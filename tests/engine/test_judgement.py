@@ -177,6 +177,31 @@ def test_the_resolution_of_a_mixing_function_is_kept(inputs, outputs, place, see
     assert judged(planted(error), seed).verdict is Verdict.FAIL
 
 
+@thoroughly
+@given(
+    size=st.sampled_from([1, 4, 30]),
+    frequency=st.sampled_from([1.0, 30.0, 300.0]),
+    place=st.floats(0, 1),
+    sign=st.sampled_from([-1, 1]),
+    seed=st.integers(0, 99_999),
+)
+def test_an_error_of_the_resolution_itself_in_one_entry_of_the_jacobian_never_passes(
+    size, frequency, place, sign, seed
+):
+    points = np.random.default_rng(seed).uniform(0.3, 1.3, size)
+    index = round(place * (size - 1))
+
+    def planted(error):
+        off = np.zeros(size)
+        off[index] = error
+        return elementwise(lambda x: np.sin(frequency * x), lambda x: frequency * np.cos(frequency * x) + off, points)
+
+    passed = judged(planted(0.0), seed)
+
+    assert passed.verdict is Verdict.PASS
+    assert judged(planted(sign * 1.01 * passed.resolution.absolute), seed).verdict is not Verdict.PASS
+
+
 @pytest.mark.parametrize("noise", [1e-12, 1e-9, 1e-6])
 def test_the_resolution_of_a_noisy_function_is_kept(noise):
     points = np.linspace(0.3, 1.2, 50)

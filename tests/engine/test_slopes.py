@@ -8,6 +8,7 @@ from numpy_subject import elementwise, hashed, ideally
 
 from gradproof.engine.ladder import Ladder, first_step
 from gradproof.engine.probe import ask
+from gradproof.engine.slopes import precision_shown
 from gradproof.engine.weighing import CLAIM_ACCURACY, CLAIM_ROUNDING, Probing, combine
 
 PRECISIONS = (np.float64, np.float32, np.float16)
@@ -263,3 +264,19 @@ def test_one_output_at_an_edge_leaves_the_slopes_of_the_others_alone():
 
     assert beside.value[:2].tolist() == alone.value.tolist()
     assert beside.bar[:2].tolist() == alone.bar.tolist()
+
+
+@pytest.mark.parametrize(
+    ("rounded", "unit"),
+    [
+        (lambda x: x, 0.0),
+        (lambda x: x.astype(np.float32).astype(np.float64), 2.0**-23),
+        (lambda x: x.astype(np.float16).astype(np.float64), 2.0**-10),
+        (lambda x: np.rint(8 * x), 0.0),
+    ],
+    ids=["as they are", "single", "half", "counts"],
+)
+def test_the_precision_that_values_were_cast_to_shows_in_them_and_counts_show_none(rounded, unit):
+    values = np.random.default_rng(0).uniform(0.5, 2, 20)
+
+    assert precision_shown(np, [rounded(values), rounded(-values)]) == unit

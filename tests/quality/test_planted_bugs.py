@@ -464,3 +464,28 @@ def test_arguments_of_very_different_units_are_told_apart(factors, unit, coverag
     assert report.passed is (not wrong)
     assert [finding.argument for finding in report.findings] == wrong
     assert report.resolution.relative < 1e-6
+
+
+@pytest.mark.parametrize("coverage", ["probe", "full"])
+@pytest.mark.parametrize("height", [0.1, 0.25, 1.0])
+def test_a_straight_through_estimator_of_coarse_stairs_is_wrong(height, coverage):
+    rounded = rule(lambda x: (x / height).round() * height, lambda g, x: g)
+
+    assert gradproof.check(rounded, normal(20), coverage=coverage, seed=0).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("coverage", ["probe", "full"])
+def test_a_straight_through_estimator_of_stairs_as_fine_as_a_cast_makes_is_left_open_and_named(coverage):
+    rounded = rule(lambda x: x.round(), lambda g, x: g)
+    report = gradproof.check(rounded, (100 * normal(20).detach()).requires_grad_(), coverage=coverage, seed=0)
+
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert report.reason.startswith("stairs")
+    assert "straight-through" in report.advice
+
+
+@pytest.mark.parametrize("coverage", ["probe", "full"])
+def test_a_wrong_factor_behind_a_cast_to_single_precision_is_found(coverage):
+    function = rule(lambda x: x.float().sin().double(), lambda g, x: 1.01 * g * x.cos())
+
+    assert gradproof.check(function, normal(20), coverage=coverage, seed=0).verdict is Verdict.FAIL

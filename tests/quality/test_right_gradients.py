@@ -188,3 +188,27 @@ def test_a_convention_at_a_point_without_a_slope_is_not_called_wrong(function, a
     ]
 
     assert [seed for seed in SEEDS if verdicts[seed] is Verdict.FAIL] == []
+
+
+@pytest.mark.parametrize("coverage", ["probe", "full"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("low", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize(
+    "function",
+    [
+        torch.Tensor.sin,
+        lambda x: x.softmax(0),
+        lambda x: x.square().mean(),
+        lambda x: torch.nn.functional.layer_norm(x, x.shape),
+    ],
+    ids=["sine", "softmax", "mean-square", "layer-norm"],
+)
+def test_a_right_gradient_through_a_cast_to_half_precision_is_not_called_wrong(function, low, dtype, coverage):
+    def verdict(seed):
+        torch.manual_seed(seed)
+        x = torch.randn(30, dtype=dtype, requires_grad=True)
+        return gradproof.check(
+            lambda x: function(x.to(low)).to(dtype), x, contracts=(), coverage=coverage, seed=seed
+        ).verdict
+
+    assert [seed for seed in range(2) if verdict(seed) is Verdict.FAIL] == []

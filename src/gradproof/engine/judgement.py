@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from gradproof.engine.localisation import Located, localise
 from gradproof.engine.nonfinite import not_finite
 from gradproof.engine.obstacles import (
-    NOISE,
     RANDOM,
     SCALE,
+    STAIRS,
     STEEP,
     Obstacle,
     all_undefined,
@@ -19,6 +19,7 @@ from gradproof.engine.obstacles import (
     matches_coarser,
     may_be_finer,
     obstacle,
+    roughness,
 )
 from gradproof.engine.pictures import remainders
 from gradproof.engine.probe import CLEARLY, LOW, Probe, ask
@@ -258,6 +259,8 @@ def _disagreement(evidence: _Evidence, probe: Probe, span: Span | None) -> Judge
     another = evidence.dissenting(evidence.ask(span, few)) or evidence.dissenting(evidence.ask(span, few))
     if another is None and few is not evidence.subject:
         return None
+    if another is None and bool(probe.ladder.stands_still().any()):
+        return evidence.blocked(STAIRS)
     if another is None:
         return evidence.blocked(
             Obstacle(
@@ -269,9 +272,9 @@ def _disagreement(evidence: _Evidence, probe: Probe, span: Span | None) -> Judge
     if not worst.repeatable and worst.excess < 10 * worst.bar:
         return evidence.blocked(RANDOM)
     if worst.coarse and worst.sums.bar > worst.sums.size > 0:
-        return evidence.blocked(NOISE)
+        return evidence.blocked(roughness(worst))
     if evidence.subject.precision > LOW and min(probe.excess / probe.bar, another.excess / another.bar) < CLEARLY:
-        return evidence.blocked(NOISE)
+        return evidence.blocked(roughness(worst))
     if matches_coarser(probe) or matches_coarser(another):
         return evidence.blocked(SCALE)
     if may_be_finer(probe) or may_be_finer(another):
@@ -280,7 +283,7 @@ def _disagreement(evidence: _Evidence, probe: Probe, span: Span | None) -> Judge
     if worst.kinks and not located.entries:
         return evidence.blocked(kink(worst.ladder.subject, worst))
     if worst.coarse and not located.entries:
-        return evidence.blocked(NOISE)
+        return evidence.blocked(roughness(worst))
     return evidence.failed(tuple(_findings(evidence.subject, located)) or (_unlocated(worst),))
 
 

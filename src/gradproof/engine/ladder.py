@@ -10,12 +10,13 @@ import math
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from gradproof.engine.slopes import RATIO, Estimates, Noise, Rung, best_slopes, noise_around
+from gradproof.engine.slopes import RATIO, Estimates, Noise, Rung, best_slopes, noise_around, precision_shown
 from gradproof.engine.subject import Array, Subject, Watched
 
 ROUNDING = 0.75  # units of rounding in the slope from values that are rounded correctly: 0.54, and some to spare
 CHUNK = 1 << 16  # entries worked on at once: small enough for the processor's cache, large enough to amortise a call
 CLIMB = 0.5  # the largest step, relative to the point's own scale
+WIDE = 2.0**-7  # to either side, relative to the point's own scale: no half precision rounds so much away
 BOTTOM = (0, 1)  # the exponents of the rungs that a ladder begins with
 SAMPLE = 1 << 12  # outputs that stand for all when noise is told
 
@@ -119,17 +120,25 @@ class Ladder:
         """The noise of values: what their type allows, or, on more than two rungs, what is usual among the outputs."""
         if self._noise is None:
             unit = self.subject.precision
+            every = slice(None, None, max(1, self.subject.outputs.size // SAMPLE))
+            cast = 0.0 if len(self.rungs) < 3 else self._cast(every)
+            rounding = ROUNDING * max(unit, cast)
             least = Noise(
-                rounding=ROUNDING * unit,
-                grain=ROUNDING * unit,
+                rounding=rounding,
+                grain=rounding,
                 tiny=self.subject.tiny,
                 slip=4 * unit / first_step(unit),
+                wide=math.inf if cast > unit else WIDE / first_step(unit),
             )
             if len(self.rungs) < 3:
                 return least
-            every = slice(None, None, max(1, self.subject.outputs.size // SAMPLE))
             self._noise = noise_around(self.subject.centre[every], self._cut(every), least)
         return self._noise
+
+    def _cast(self, where: slice) -> float:
+        """The precision that the values show on the coarsest rung, the finest and at the point, if it is a low one."""
+        seen = [side for rung in (self.rungs[0], self.rungs[-1]) for side in (rung.minus[where], rung.plus[where])]
+        return precision_shown(self.subject.arrays, [self.subject.centre[where], *seen])
 
     def values(self, t: float) -> Array:
         """The values at one step, of either sign, which are not kept if they are not there."""
@@ -229,6 +238,19 @@ class Ladder:
             return _stays(clear, falls, 0.02)
 
         return self._flags(fall)
+
+    def stands_still(self) -> Array:
+        """Which outputs do not change at all on the two finest rungs, and do on the coarsest."""
+
+        def still(where: slice) -> Array:
+            centre, (finest, next_one, *_, coarsest) = self.subject.centre[where], self._cut(where)
+            calm = (finest.plus == centre) & (finest.minus == centre)
+            calm = calm & (next_one.plus == centre) & (next_one.minus == centre)
+            return calm & ((coarsest.plus != centre) | (coarsest.minus != centre))
+
+        if len(self.rungs) < 3:
+            return self.subject.centre != self.subject.centre
+        return self._flags(still)
 
     def _flags(self, flag: Callable[[slice], Array]) -> Array:
         """A yes or no for every output, found chunk by chunk."""

@@ -39,6 +39,14 @@ NOISE = Obstacle(
 )
 
 
+STAIRS = Obstacle(
+    "stairs: the function's values stand still on fine steps and leap on coarse ones, as rounded or quantised values "
+    "do, so its slope is zero between the leaps and says nothing of what is claimed",
+    "Check the function without the rounding. A backward that passes it by, a straight-through estimator, is a choice "
+    "and no derivative.",
+)
+
+
 SCALE = Obstacle(
     "scale: the slope is one on fine steps and another on coarse ones, and the claim is the coarse one, as of "
     "a function with a cast or a table in it",
@@ -50,6 +58,11 @@ STEEP = Obstacle(
     "scale: the function changes within the finest steps that can be taken, and the claim may be its slope there",
     "Check at a point where it changes less, or a gentler version of it: fewer iterations, lower frequencies.",
 )
+
+
+def roughness(probe: Probe) -> Obstacle:
+    """What to call values that are too rough for a slope."""
+    return STAIRS if bool(probe.ladder.stands_still().any()) else NOISE
 
 
 def may_be_finer(probe: Probe) -> bool:
@@ -122,7 +135,7 @@ def obstacle(probe: Probe, outputs: int) -> Obstacle | None:
                 "has no slope there",
                 "Check at a point beside it, or leave out of wrt= the inputs that only choose between cases.",
             )
-    return NOISE
+    return roughness(probe)
 
 
 def all_undefined(subject: Subject) -> Obstacle | None:

@@ -108,22 +108,34 @@ class Probe:
         """The smallest error in one entry that would have been called wrong.
 
         It is more than the bar: on doubt bars are taken with caution, and more so where noise makes them up, or where
-        values are coarse.
+        values are coarse; and an error counts no more than its output does, and may lie on the side of the claim's own
+        distance from the slope.
         """
         if self.unresolved >= self.ladder.subject.outputs.size:
             return math.inf
-        caution = 1.0
         if len(self.ladder.rungs) == 2:
             caution = CAUTION**2 if self.sums.bar > 10 * self.sums.floor else CAUTION
+        else:
+            caution = (1 + min(1.0, self._distance / self.bar if self.bar else 0.0)) / self._least_weight
         if self.ladder.subject.precision > LOW:
             caution *= 1 + CLEARLY
         return (caution * self.bar + self.claim.forgiven) / self.ladder.shortest
 
     @property
+    def _least_weight(self) -> float:
+        """The least weight that the incoming gradient gives an output, of those that it gives any."""
+        weights = abs(self.cotangent)
+        return float(self.ladder.subject.arrays.where(weights > 0, weights, math.inf).min())
+
+    @property
+    def _distance(self) -> float:
+        """How far claim and slope lie apart."""
+        return abs(self.claim.slope - self.sums.slope)
+
+    @property
     def excess(self) -> float:
         """How much of the disagreement the bar does not explain."""
-        gap = abs(self.claim.slope - self.sums.slope)
-        return gap - self.bar if math.isfinite(gap) else math.inf
+        return self._distance - self.bar if math.isfinite(self._distance) else math.inf
 
     @property
     def agrees(self) -> bool:

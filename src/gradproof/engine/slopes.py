@@ -32,6 +32,9 @@ HUM = 2.5  # medians of the even fourth differences, granted to every output
 COARSEST = 0.05  # relative noise at the most; beyond it is no noise but a function that changes too fast
 COMPANY = 0.5  # of the outputs must change for the rest to be told by them
 STRUCTURE = 30.0  # times the noise on the finest steps
+TALL = 2.0**-5  # of a value: no half precision leaves stairs as high
+CASTS = (8, 11, 24)  # binary digits of bfloat16, float16 and float32
+FEWER = 2  # binary digits, which would do for one number of four by accident, and for several hardly ever
 SMOOTH = 0.3  # a slope whose bar is below this fraction of it looks smooth
 
 
@@ -79,7 +82,8 @@ class Noise:
     One output shows its noise in one number for each pair of rungs, which is small by accident now and then; the
     outputs together do not. `rounding` is that of their type relative to their size, `grain` the rounding that they
     show, `tiny` the distance of the smallest numbers, `slip` the rounding of a step below t = 1 relative to that of
-    t = 1, and `hum` for each pair of rungs the even fourth difference that is usual among the outputs.
+    t = 1, and `hum` for each pair of rungs the even fourth difference that is usual among the outputs. From `wide` on
+    a step is so long that no half precision rounds it away.
     """
 
     rounding: float
@@ -87,6 +91,7 @@ class Noise:
     tiny: float
     slip: float
     hum: tuple[float, ...] = ()
+    wide: float = math.inf
 
 
 def best_slopes(xp: Array, centre: Array, rungs: list[Rung], around: Noise) -> Estimates:
@@ -136,6 +141,21 @@ def noise_around(centre: Array, rungs: list[Rung], least: Noise) -> Noise:
     shares = sorted(fourth / size for fourth, size in zip(fourths[0], sizes, strict=True) if size > 0 and fourth >= 0)
     grain = DEVIATIONS * shares[len(shares) // 2] / (0.67 * FOURTH) if shares else 0.0
     return replace(least, grain=max(least.grain, min(grain, COARSEST)), hum=tuple(map(_usual, fourths)))
+
+
+def precision_shown(xp: Array, values: list[Array]) -> float:
+    """The unit of the lowest precision that all of these values fit into, and just so; zero where there is none.
+
+    Values that were cast to a lower precision at the last are rounded as its numbers are, whatever their type. What
+    fits into fewer digits still is a count, or a table's entry, and tells of no cast.
+    """
+    parts = [xp.frexp(each)[0] for each in values]
+
+    def fit(digits: int) -> bool:
+        return all(not bool((part * 2.0**digits != xp.round(part * 2.0**digits)).any()) for part in parts)
+
+    lowest = next(filter(fit, CASTS), None)
+    return 2.0 ** (1 - lowest) if lowest and not fit(lowest - FEWER) else 0.0
 
 
 def _usual(fourths: list[float]) -> float:
@@ -197,7 +217,7 @@ def _central_slopes(xp: Array, centre: Array, rungs: list[Rung], floor: Array, a
         )
         hums = around.hum or (0.0,) * len(pairs)
         unsteady = [fourth.clip(hum) for fourth, hum in zip(fourths, hums, strict=True)]
-        _mind_the_stairs(xp, centre, rungs, unsteady, pairs, triples)
+        _mind_the_stairs(xp, centre, rungs, unsteady, pairs, triples, around.wide)
     upward = [pairs[0]]
     for pair, triple in zip(pairs[1:], triples, strict=True):
         upward += [pair, triple]
@@ -227,12 +247,14 @@ def _mind_the_stairs(
     unsteady: list[Array],
     pairs: list[_Candidate],
     triples: list[_Candidate],
+    wide: float,
 ) -> None:
     """Where values stand still on small steps and rise smoothly on large ones, they are stairs: small steps lie.
 
     The smallest change that was seen is the height of a stair, and every value is uncertain by as much, and by the
     unsteadiness at its own step, since stairs may be higher further up. A dead region
     that ends in a kink is not mistaken for stairs: its values rise on one side alone, and do not stand still again.
+    Nor are treads that are wider and stairs that are higher than those of any half precision: there the slope is zero.
     """
     if not bool(pairs[0].flat.any()):
         return
@@ -252,6 +274,9 @@ def _mind_the_stairs(
         for side in (rung.minus, rung.plus):
             change = abs(side - centre)
             height = xp.where((change > 0) & (change < height), change, height)
+    for rung in rungs:
+        if rung.t >= wide:
+            stairs = stairs & ~((rung.plus == centre) & (rung.minus == centre) & (height > TALL * abs(centre)))
     height = xp.where(stairs, height, 0.0)
     for lower, upper, rough, pair in zip(rungs, rungs[1:], unsteady, pairs, strict=False):
         # The plain slope of the upper rung errs more by truncation than the extrapolated one, and less by stairs.

@@ -279,3 +279,15 @@ def test_a_gradient_of_another_sparse_layout_fails_whatever_is_asked_of_dtypes(f
 
     with pytest.raises(gradproof.GradcheckError, match="where the input has"):
         gradproof.gradcheck(AsCoo.apply, a, masked=True, fast_mode=fast_mode)
+
+
+def test_a_forward_rule_that_is_missing_is_not_implemented_as_in_torch():
+    with pytest.raises(NotImplementedError, match="jvp"):
+        gradproof.gradcheck(off_by(), point(3), check_forward_ad=True)
+
+
+def test_a_wrong_gradient_beside_a_forward_rule_that_is_missing_is_a_wrong_gradient():
+    with pytest.raises(torch.autograd.gradcheck.__globals__["GradcheckError"]) as caught:
+        gradproof.gradcheck(off_by(factor=2.0), point(3), check_forward_ad=True)
+
+    assert not isinstance(caught.value, NotImplementedError)

@@ -145,7 +145,8 @@ def _name_of(function: Callable[..., Any]) -> str:
     if isinstance(owner, type) and hasattr(function, "__name__"):  # the apply of an autograd Function, or the like
         return owner.__name__ if function.__name__ == "apply" else f"{owner.__name__}.{function.__name__}"
     if not hasattr(function, "__code__"):
-        return str(getattr(function, "__name__", type(function).__name__))
+        known = getattr(function, "_qualname", type(function).__name__)  # of an operator made by torch.library
+        return str(getattr(function, "__name__", known))
     return str(getattr(function, "__qualname__", function)).replace("<locals>.", "")
 
 

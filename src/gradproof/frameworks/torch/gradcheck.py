@@ -25,8 +25,15 @@ FORGIVING_PROBES = (
 )
 
 
+MISSING = ("no-forward-rule", "no-backward-rule")  # kinds of findings
+
+
 class GradcheckError(_torch_gradcheck.GradcheckError):  # type: ignore[name-defined, misc]  # found at run time
     """A gradient could not be verified. Torch's own error is its base, so existing handlers catch it."""
+
+
+class MissingRuleError(GradcheckError, NotImplementedError):
+    """There is no derivative of the kind asked for; torch lets its NotImplementedError through."""
 
 
 def gradcheck(
@@ -164,5 +171,6 @@ def _verified(
     if report.verdict is Verdict.PASS:
         return True
     if raise_exception:
-        raise GradcheckError(str(report))
+        missing = bool(report.findings) and all(finding.kind in MISSING for finding in report.findings)
+        raise (MissingRuleError if missing else GradcheckError)(str(report))
     return False
