@@ -16,7 +16,7 @@ from gradproof.engine.subject import Array, Subject, Watched
 ROUNDING = 0.75  # units of rounding in the slope from values that are rounded correctly: 0.54, and some to spare
 CHUNK = 1 << 16  # entries worked on at once: small enough for the processor's cache, large enough to amortise a call
 CLIMB = 0.5  # the largest step, relative to the point's own scale
-WIDE = 2.0**-7  # to either side, relative to the point's own scale: no half precision rounds so much away
+WIDE = 2.0**-5  # to either side, relative to the point's own scale: no half precision rounds so much away
 BOTTOM = (0, 1)  # the exponents of the rungs that a ladder begins with
 SAMPLE = 1 << 12  # outputs that stand for all when noise is told
 
@@ -219,25 +219,32 @@ class Ladder:
 
     def jumps(self) -> Array:
         """Which outputs leap at the point itself: they differ from their surroundings by as much, whatever the step."""
+        least = self._least_leap
 
         def leap(where: slice) -> Array:
             centre, rungs = self.subject.centre[where], self._cut(where)[:3]
             leaps = [rung.split(centre)[1] for rung in rungs]
             finest, size = rungs[0], abs(leaps[0])
-            clear = (size > 1e3 * self.subject.precision * abs(centre)) & (size > 0.5 * abs(finest.plus - finest.minus))
+            clear = (size > least * abs(centre)) & (size > 0.5 * abs(finest.plus - finest.minus))
             return _stays(clear, leaps, 0.02)
 
         return self._flags(leap)
 
     def cliffs(self) -> Array:
         """Which outputs lie as far apart on the two sides of the point, whatever the step."""
+        least = self._least_leap
 
         def fall(where: slice) -> Array:
             falls = [rung.plus - rung.minus for rung in self._cut(where)[:3]]
-            clear = abs(falls[0]) > 1e3 * self.subject.precision * abs(self.subject.centre[where])
+            clear = abs(falls[0]) > least * abs(self.subject.centre[where])
             return _stays(clear, falls, 0.02)
 
         return self._flags(fall)
+
+    @property
+    def _least_leap(self) -> float:
+        """What is a leap, relative to a value: more than rounding, and than that of a cast."""
+        return max(1e3 * self.subject.precision, 4 * self.noise().rounding)
 
     def stands_still(self) -> Array:
         """Which outputs do not change at all on the two finest rungs, and do on the coarsest."""

@@ -33,6 +33,7 @@ from gradproof.engine.weighing import (
 )
 
 DUST = 4e-12  # of the derivative's largest entry, or of the largest value, which rounding may leave in any entry
+NOTHING = 1e-4  # of the largest value, over a step as long as the point: below it a derivative is as good as none
 ENOUGH = 3e-8  # a bar below this fraction of the largest contribution to the slope needs no improvement
 NEAR_FLOOR = 30.0  # nor does one within this multiple of what rounding alone would give
 LOW = 1e-10  # precision, from which on values are too coarse for a bar to be all that stands between right and wrong
@@ -152,12 +153,12 @@ def dust(ladder: Ladder, entry: float, change: float) -> float:
     """What rounding may leave in a slope of a derivative with this largest entry, and this largest change by an entry.
 
     Inputs and outputs may be of very different units: between inputs entries do not compare, and changes do; between
-    outputs it is the other way round. So the lesser counts. And where nothing moves, as in a saturated softmax, there
-    are still the values: as much of the largest is left over a step as long as the point.
+    outputs it is the other way round. So the lesser counts. Where nothing moves, as in a saturated softmax, there are
+    still the values, of which as much is left over a step as long as the point.
     """
     subject = ladder.subject
     many, values = math.sqrt(ladder.moved), first_step(subject.precision) * subject.value_size
-    least = DUST * max(values * many, min(entry * ladder.reach, change * many))
+    least = DUST * (values * many if change < NOTHING * values else min(entry * ladder.reach, change * many))
     return least if math.isfinite(least) else 0.0
 
 
