@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from numpy_subject import NumpySubject, elementwise, hashed
 
+from gradproof.engine.asking import ask
 from gradproof.engine.judgement import judge
 from gradproof.engine.obstacles import all_undefined, obstacle
-from gradproof.engine.probe import ask
 from gradproof.engine.results import Verdict
 from gradproof.engine.weighing import Probing
 

@@ -6,8 +6,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy_subject import elementwise, hashed, ideally
 
+from gradproof.engine.asking import ask
 from gradproof.engine.ladder import Ladder, first_step
-from gradproof.engine.probe import ask
 from gradproof.engine.slopes import precision_shown
 from gradproof.engine.weighing import CLAIM_ACCURACY, CLAIM_ROUNDING, Probing, combine
 

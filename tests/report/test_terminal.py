@@ -195,6 +195,19 @@ def test_a_fail_names_the_part_to_blame():
     assert field(str(report), "to blame").startswith("Doubled in 2 (Layer), by itself: The gradient with respect to ")
 
 
+@pytest.mark.parametrize("coverage", ["probe", "full"])
+def test_an_inconclusive_claims_no_resolution(coverage):
+    at_kinks = torch.zeros(3, dtype=torch.float64, requires_grad=True)
+
+    assert "resolution" not in str(check(torch.abs, at_kinks, coverage=coverage, seed=0))
+
+
+def test_a_check_of_nothing_claims_no_error():
+    nothing = torch.zeros(0, dtype=torch.float64, requires_grad=True)
+
+    assert field(str(check(torch.abs, nothing, seed=0)), "resolution") == "there is no entry that could be wrong"
+
+
 def test_a_fail_claims_no_resolution():
     assert "resolution" not in str(a_fail())
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from gradproof.engine.asking import ask
 from gradproof.engine.localisation import Located, localise
 from gradproof.engine.nonfinite import not_finite
 from gradproof.engine.obstacles import (
@@ -22,7 +23,7 @@ from gradproof.engine.obstacles import (
     roughness,
 )
 from gradproof.engine.pictures import remainders
-from gradproof.engine.probe import CLEARLY, LOW, Probe, ask
+from gradproof.engine.probe import CLEARLY, LOW, Probe
 from gradproof.engine.results import Entry, Finding, HeatMap, Reading, Resolution, Verdict
 from gradproof.engine.subject import DerivativeError, Subject
 from gradproof.engine.weighing import Probing, if_meant
@@ -69,7 +70,7 @@ def together(judgements: list[Judgement]) -> Judgement:
         return judgements[0]
     severity = [Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.PASS]
     worst = min(judgements, key=lambda judgement: severity.index(judgement.verdict))
-    weakest = max(judgements, key=lambda judgement: judgement.resolution.relative)
+    weakest = max(judgements, key=lambda each: (each.resolution.relative, each.resolution.absolute))
     return replace(
         worst,
         findings=tuple(finding for judgement in judgements for finding in judgement.findings),

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from gradproof.engine.asking import FEW
 from gradproof.engine.ladder import ROUNDING, Ladder, first_step
 from gradproof.engine.localisation import search
-from gradproof.engine.probe import FEW, NEAR_FLOOR, Probe
+from gradproof.engine.probe import NEAR_FLOOR, Probe
 from gradproof.engine.slopes import RATIO
 from gradproof.engine.subject import Subject
 from gradproof.engine.weighing import CAUTION, Sums, combine, predicted, restricted

@@ -204,7 +204,7 @@ def _facts(report: Report) -> list[tuple[str, str]]:
         facts.append(("derivatives", ", ".join(subject.derivatives)))
     if subject.coverage == "full":
         facts.append(("coverage", "every entry"))
-    if report.verdict is not Verdict.FAIL:
+    if report.verdict is Verdict.PASS:
         facts.append(("resolution", words.resolution(report.resolution)))
     facts += [("note", note) for note in report.notes]
     return [*facts, ("cost", words.cost(report))]

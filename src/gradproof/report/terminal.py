@@ -86,7 +86,7 @@ def _render(report: Report, console: Console) -> None:
         console.print(_field("also", f"{len(report.findings) - FINDINGS} more findings: {paths}"))
     arguments = "; ".join(subject.arguments[:6]) + _more(len(subject.arguments) - 6)
     console.print(_field("checked", arguments + words.how(subject)))
-    if report.verdict is not Verdict.FAIL:
+    if report.verdict is Verdict.PASS:
         console.print(_field("resolution", words.resolution(report.resolution)))
     for note in report.notes:
         console.print(_field("note", note))

@@ -51,7 +51,10 @@ def resolution(found: Resolution) -> str:
     """What would have been caught."""
     if not math.isfinite(found.absolute):
         return "nothing was measured, so no error would have been caught"
-    absolute = f"an error of {found.absolute:.1e} in one gradient entry would have been caught"
+    if not found.relative:
+        return "there is no entry that could be wrong"
+    error = f"an error of {found.absolute:.1e}" if found.absolute else "any error"
+    absolute = f"{error} in one gradient entry would have been caught"
     if math.isfinite(found.relative):
         return f"{absolute} ({found.relative:.1e} of the largest)"
     return f"{absolute} (the gradient itself is zero)"

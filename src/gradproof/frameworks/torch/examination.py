@@ -29,6 +29,7 @@ from gradproof.frameworks.torch.small import for_the_engine, silence
 from gradproof.frameworks.torch.subject import TorchSubject
 
 MISSING = "not differentiable"  # the first words of what is said where torch has no derivative
+REENTRANT = "When use_reentrant=True"  # the first words of a checkpoint that gives no gradient of chosen inputs
 PATTERN = ("jump", "undefined", "random")  # the first words where a function follows the pattern and not the values
 SHADOW = (
     "{outputs}: tiny beside other outputs, so that an error in the gradient may be lost in their rounding. Check a "
@@ -251,8 +252,12 @@ def _is_plain(subject: TorchSubject) -> bool:
 
 
 def _torch_lacks(subject: TorchSubject, mode: str, found: Judgement) -> bool:
-    """Whether a derivative raised that is torch's own, of sparse or masked tensors, for which it has few."""
-    if not _raised(found) or (_is_plain(subject) and all(is_plain(slot.tensor) for slot in subject.slots)):
+    """Whether a derivative raised that is torch's own: one that cannot be asked for, or of sparse or masked tensors."""
+    if not _raised(found):
+        return False
+    if REENTRANT in found.findings[0].message:
+        return True
+    if _is_plain(subject) and all(is_plain(slot.tensor) for slot in subject.slots):
         return False
     if mode == "forward" and not subject.inputs.plain:
         return True  # torch makes no dual numbers of them
@@ -263,10 +268,11 @@ def _torch_lacks(subject: TorchSubject, mode: str, found: Judgement) -> bool:
 def _missing(found: Judgement, label: str) -> Judgement:
     """There is nothing to judge: torch cannot differentiate this."""
     reason = found.findings[0].message.removeprefix(RAISED)
+    advice = "Differentiate with respect to the stored values, or convert to a layout that torch can differentiate."
     return Judgement(
         verdict=Verdict.INCONCLUSIVE,
         reason=f"{MISSING}: torch has no derivative ({label}) of this: {reason.split('to check: ')[-1]}",
-        advice="Differentiate with respect to the stored values, or convert to a layout that torch can differentiate.",
+        advice="Check the function with use_reentrant=False." if REENTRANT in reason else advice,
         notes=found.notes,
     )
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy_subject import NumpySubject, elementwise, hashed
 
+from gradproof.engine.asking import BLOCKS, GATHERED, ask
 from gradproof.engine.ladder import Ladder, first_step
-from gradproof.engine.probe import BLOCKS, GATHERED, ask
 from gradproof.engine.weighing import CAUTION, Probing, claim_of, combine, combine_each, glance, restricted
 
 thoroughly = settings(max_examples=100, deadline=None, derandomize=True)
