@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import itertools
+import math
 import warnings
 
 import pytest
@@ -205,6 +207,30 @@ def test_a_gradient_that_is_not_repeatable_is_found(gradcheck, fast_mode):
 
     assert gradcheck(rule(torch.sin, unsteady), point(4), **options) is False
     assert gradcheck(rule(torch.sin, unsteady), point(4), nondet_tol=1e-8, **options) is True
+
+
+def wavering(factor):
+    """A backward of the sine whose answers differ by a millionth from call to call, which is wrong by a factor."""
+    turns = itertools.count()
+    return rule(torch.sin, lambda g, x: factor * g * x.cos() + 1e-6 * g * math.sin(next(turns)))
+
+
+@both_checks
+@both_speeds
+def test_how_much_a_gradient_may_waver_is_granted_to_it_and_no_more(gradcheck, fast_mode):
+    options = {"fast_mode": fast_mode, "check_undefined_grad": False, "raise_exception": False, "nondet_tol": 1e-3}
+
+    assert gradcheck(wavering(1.0), point(4), **options) is True
+    assert gradcheck(wavering(1.1), point(4), **options) is False
+
+
+def test_a_wavering_gradient_with_an_error_below_the_tolerance_is_found_and_the_wavering_noted():
+    assert not gradproof.check(wavering(1.0001), point(4), nondet_tol=1e-3, contracts=(), seed=0).passed
+
+    passed = gradproof.check(wavering(1.0), point(4), nondet_tol=1e-3, contracts=(), seed=0)
+
+    assert passed.passed
+    assert any("from call to call" in note for note in passed.notes)
 
 
 @both_checks

@@ -11,12 +11,13 @@ from gradproof._options import Options
 from gradproof.engine.adjoint import adjoint_disagreement
 from gradproof.engine.diagnosis import diagnosed
 from gradproof.engine.jacobian import Progress, judge_fully
-from gradproof.engine.judgement import RAISED, Judgement, judge, raised, together
+from gradproof.engine.judgement import Judgement, judge, raised
 from gradproof.engine.pictures import BLOCKS, FULL_BLOCKS, heat_map
 from gradproof.engine.results import Finding, Verdict
 from gradproof.engine.rounded import judge_rounded
 from gradproof.engine.subject import DerivativeError, Subject, in_mode
 from gradproof.engine.units import overshadowed
+from gradproof.engine.weighing import Probing
 from gradproof.errors import InputError
 from gradproof.frameworks.torch.blame import blamed
 from gradproof.frameworks.torch.contracts import CONTRACTS, Contract, Outcome, Terms
@@ -24,12 +25,10 @@ from gradproof.frameworks.torch.contracts.terms import broken
 from gradproof.frameworks.torch.derivatives import Incoming, derivative
 from gradproof.frameworks.torch.duals import level_is_open
 from gradproof.frameworks.torch.graph import custom_functions, differentiable_once, has_forward_rule
-from gradproof.frameworks.torch.makeup import is_plain
+from gradproof.frameworks.torch.lacking import all_plain, available, has_raised, missing, torch_lacks
 from gradproof.frameworks.torch.small import for_the_engine, silence
 from gradproof.frameworks.torch.subject import TorchSubject
 
-MISSING = "not differentiable"  # the first words of what is said where torch has no derivative
-REENTRANT = "When use_reentrant=True"  # the first words of a checkpoint that gives no gradient of chosen inputs
 PATTERN = ("jump", "undefined", "random")  # the first words where a function follows the pattern and not the values
 SHADOW = (
     "{outputs}: tiny beside other outputs, so that an error in the gradient may be lost in their rounding. Check a "
@@ -39,6 +38,7 @@ SEMANTICS = {
     True: "(masked=True: the stored entries are the inputs.)",
     False: "(masked=False: every entry is an input, and zero where nothing is stored.)",
 }
+WAVERINGS, GRANTED = 4, 4.0  # answers that are compared, and how much more others may differ
 DOUBLE = 1e-15  # the spacing of double-precision numbers near one is below this
 
 
@@ -71,7 +71,7 @@ class Examination:
         if self.subject.mutated:
             whole = _mutated(self.subject.mutated)
         else:
-            whole = _available(list(self._second_order() if self.options.order == 2 else self._first_order()))
+            whole = available(list(self._second_order() if self.options.order == 2 else self._first_order()))
             whole = blamed(whole, self.subject, self._part) if self.blaming else whole
         notes = (*dict.fromkeys(whole.notes), *self.subject.notes, *self.notes)
         return whole if notes == whole.notes else replace(whole, notes=notes)
@@ -112,7 +112,7 @@ class Examination:
             except Exception as error:
                 for label in (f"{outer} over {inner}" for outer in outers):
                     failed = _failed(self.subject, label, inner, error)
-                    yield _missing(failed, label) if _torch_lacks(self.subject, inner, failed) else failed
+                    yield missing(failed, label) if torch_lacks(self.subject, inner, failed) else failed
                 continue
             for outer in outers:
                 label = f"{outer} over {inner}"
@@ -129,22 +129,22 @@ class Examination:
         That is a failure where nothing else is asked for, and a note beside the other nestings.
         """
         own = [kind.__name__ for kind in custom_functions(self.subject.results) if has_forward_rule(kind)]
-        if not own or found.verdict is not Verdict.FAIL or _raised(found):
+        if not own or found.verdict is not Verdict.FAIL or has_raised(found):
             return found
         del self.derivatives[label]
         reason = f"torch gives no tangents of a Function's jvp, whatever it computes ({', '.join(own[:8])})"
         failed = _failed(derived, label, "forward", NotImplementedError(reason))
-        return failed if not self.derivatives else _missing(failed, label)
+        return failed if not self.derivatives else missing(failed, label)
 
     def _retried(self, found: Judgement, inner: str, outer: str, label: str) -> Judgement:
         """Reverse mode cannot go back through every dual number; then through `torch.func.jvp`, if that can."""
-        if (outer, inner) != ("reverse", "forward") or not _raised(found):
+        if (outer, inner) != ("reverse", "forward") or not has_raised(found):
             return found
         try:
             again = self._judged(derivative(self.subject, inner, self.incoming, functionally=True), outer, label)
         except Exception:  # not every function can be pushed that way
             return found
-        if _raised(again):
+        if has_raised(again):
             return found
         note = f"{label}: by torch.func.jvp; through dual numbers torch said: {found.findings[0].message}"
         return replace(again, notes=(*again.notes, note))
@@ -173,13 +173,33 @@ class Examination:
         if wide is not None:
             shown = in_mode(for_the_engine(wide), mode)
             ask = partial(judge_rounded, wide=shown, judged=ask)
+        probing = self._probing(subject, mode)
         with silence():
-            found = ask(judged, probes=options.probes, seed=seed, options=options.probing)
+            found = ask(judged, probes=options.probes, seed=seed, options=probing)
             if self.mapping and any(finding.kind == "wrong-gradient" for finding in found.findings):
                 blocks = FULL_BLOCKS if options.coverage == "full" else BLOCKS
-                found = replace(found, maps=heat_map(shown, seed, options.probing, blocks=blocks))
+                found = replace(found, maps=heat_map(shown, seed, probing, blocks=blocks))
         found = self._held_to_contracts(subject, mode, found).named(label)
-        return _missing(found, label) if _torch_lacks(subject, mode, found) else _in_sparse_words(subject, found)
+        return missing(found, label) if torch_lacks(subject, mode, found) else _in_sparse_words(subject, found)
+
+    def _probing(self, subject: TorchSubject, mode: str) -> Probing:
+        """What the engine is told; of a backward that may waver, how much it does, which no entry is blamed for."""
+        told = self.options.probing
+        if not told.nondet_tol or mode != "reverse" or not subject.inputs.size or not subject.outputs.size:
+            return told
+        try:
+            answers = [subject.pullback(subject.cotangent(self.seed)) for _ in range(WAVERINGS)]
+        except DerivativeError:  # which is told where it is asked about in earnest
+            return told
+        width = max(float((answer - answers[0]).abs().max()) for answer in answers[1:])
+        if not 0 < width <= told.nondet_tol:
+            return told
+        granted = min(GRANTED * width, told.nondet_tol)
+        self.notes.append(
+            f"The backward's answers differ by {width:.1e} from call to call (nondet_tol={told.nondet_tol:g}): an "
+            f"error of less than {granted:.1e} in an entry is not told from that."
+        )
+        return replace(told, atol=max(told.atol, granted))
 
     def _held_to_contracts(self, subject: TorchSubject, mode: str, found: Judgement) -> Judgement:
         """The judgement, with the contracts of this mode that are broken."""
@@ -197,7 +217,7 @@ class Examination:
             findings += outcome.findings
             notes += outcome.notes
             if outcome.absent and self.options.contracts is None:
-                notes += [f"Contract {contract.name!r}: {outcome.absent}"] if _is_plain(subject) else []
+                notes += [f"Contract {contract.name!r}: {outcome.absent}"] if all_plain(subject) else []
             elif outcome.absent:
                 findings += broken(contract.name, outcome.absent, advice="Add the rule, or do not ask for it.").findings
         if findings and findings[0].kind == "detached" and found.findings:
@@ -247,46 +267,6 @@ def _explaining(ask: Callable[..., Judgement]) -> Callable[..., Judgement]:
     return judged
 
 
-def _is_plain(subject: TorchSubject) -> bool:
-    return subject.inputs.plain and subject.outputs.plain
-
-
-def _torch_lacks(subject: TorchSubject, mode: str, found: Judgement) -> bool:
-    """Whether a derivative raised that is torch's own: one that cannot be asked for, or of sparse or masked tensors."""
-    if not _raised(found):
-        return False
-    if REENTRANT in found.findings[0].message:
-        return True
-    if _is_plain(subject) and all(is_plain(slot.tensor) for slot in subject.slots):
-        return False
-    if mode == "forward" and not subject.inputs.plain:
-        return True  # torch makes no dual numbers of them
-    own = custom_functions(subject.results)
-    return not (own if mode == "reverse" else [kind for kind in own if has_forward_rule(kind)])
-
-
-def _missing(found: Judgement, label: str) -> Judgement:
-    """There is nothing to judge: torch cannot differentiate this."""
-    reason = found.findings[0].message.removeprefix(RAISED)
-    advice = "Differentiate with respect to the stored values, or convert to a layout that torch can differentiate."
-    return Judgement(
-        verdict=Verdict.INCONCLUSIVE,
-        reason=f"{MISSING}: torch has no derivative ({label}) of this: {reason.split('to check: ')[-1]}",
-        advice="Check the function with use_reentrant=False." if REENTRANT in reason else advice,
-        notes=found.notes,
-    )
-
-
-def _available(judgements: list[Judgement]) -> Judgement:
-    """One judgement of several; what torch cannot differentiate is a note beside what it can."""
-    found = [judgement for judgement in judgements if not judgement.reason.startswith(MISSING)]
-    if not found:
-        return together(judgements)
-    whole = together(found)
-    lacking = [judgement.reason for judgement in judgements if judgement.reason.startswith(MISSING)]
-    return replace(whole, notes=(*whole.notes, *lacking)) if lacking else whole
-
-
 def _in_sparse_words(subject: TorchSubject, found: Judgement) -> Judgement:
     """What is said of sparse inputs, with the semantics under which it holds."""
     if subject.inputs.plain:
@@ -304,18 +284,13 @@ def _in_sparse_words(subject: TorchSubject, found: Judgement) -> Judgement:
     return replace(found, findings=tuple(findings), reason=reason)
 
 
-def _raised(found: Judgement) -> bool:
-    """Whether there is no derivative to hold to anything."""
-    return any(finding.kind.endswith(("-raised", "-rule")) for finding in found.findings)
-
-
 def _unanswered(found: Judgement) -> bool:
     """The same, or that there is one which cannot be read."""
-    return _raised(found) or any(finding.kind == "malformed-gradient" for finding in found.findings)
+    return has_raised(found) or any(finding.kind == "malformed-gradient" for finding in found.findings)
 
 
 def _explained(judgement: Judgement, side: str) -> Judgement:
-    if _raised(judgement):
+    if has_raised(judgement):
         return judgement
     findings = tuple(replace(finding, message=f"{finding.message} {side}") for finding in judgement.findings)
     return replace(judgement, findings=findings, reason=findings[0].message if findings else judgement.reason)
