@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
+SEED ?= 1
 
 .PHONY: help demo test lint format docs bench clean
 
@@ -17,8 +18,8 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)  ## wrong gradients and what is said about them; leaves gradproof-demo.html
 	$(BIN)/gradproof demo
 
-test: $(READY)  ## the whole suite; one thread for each of the two workers
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q
+test: $(READY)  ## the whole suite; one thread for each of the two workers; SEED=2 asks other questions
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q --gradproof-seed=$(SEED)
 
 lint: $(READY)  ## style, types, and who may import whom
 	$(BIN)/ruff format --check .

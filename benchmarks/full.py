@@ -1,8 +1,9 @@
 """Full coverage beside torch's slow mode: every entry of the Jacobian, the same samples, in one run.
 
 First the operator database, one line for each operator that is slower than 0.8 × or on which the verdicts differ; then
-larger functions, of 300 to 3,000 inputs. A speed-up is torch's time over gradproof's, each the least of several rounds
-taken in turns. The exit status is 1 if a limit is missed.
+larger functions, of 300 to 3,000 inputs. An operator's samples are taken in their order, all of them unless they take
+longer than `--seconds`. A speed-up is torch's time over gradproof's, each the least of several rounds taken in turns.
+The exit status is 1 if a limit is missed.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ WANTED_MEAN = 8.0
 SLOWEST = 0.8
 LARGE = 100  # inputs from which on the mean is taken
 MOST = 3_000  # inputs of an operator's sample
+ALL = 10**6  # samples: more than any operator has
 
 
 @dataclass
@@ -119,31 +121,35 @@ def mean(lines: list[Line]) -> float:
     return math.exp(sum(math.log(line.speed_up) for line in lines) / len(lines)) if lines else math.nan
 
 
-def operators(samples: int, rounds: int, pattern: str) -> dict[str, Line]:
+def operators(samples: int, seconds: float, rounds: int, pattern: str) -> dict[str, Line]:
     lines: dict[str, Line] = defaultdict(Line)
     for dtype in (torch.float64, torch.complex128):
         for scenario in scenarios(dtype, samples, pattern):
-            if size_of(scenario.inputs) <= MOST:
-                name = f"{scenario.name} {str(dtype).removeprefix('torch.')}"
-                measure(lines[name], scenario.function, scenario.inputs, scenario.nondet_tol, rounds)
+            line = lines[f"{scenario.name} {str(dtype).removeprefix('torch.')}"]
+            if size_of(scenario.inputs) <= MOST and rounds * (line.ours + line.torchs) < seconds:
+                measure(line, scenario.function, scenario.inputs, scenario.nondet_tol, rounds)
     return {name: line for name, line in lines.items() if line.ours}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--samples", type=int, default=2, help="samples of each operator")
+    parser.add_argument("--samples", type=int, default=ALL, help="samples of each operator, at the most")
+    parser.add_argument(
+        "--seconds", type=float, default=1.0, help="after which no further sample of an operator is taken"
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--operator", default="", help="only operators whose name contains this")
     options = parser.parse_args()
     print(f"{'function':<44}{'inputs':>8}{'gradproof ms':>13}{'torch ms':>11}{'speed-up':>10}  verdicts that differ")
-    lines = operators(options.samples, options.rounds, options.operator)
+    lines = operators(options.samples, options.seconds, options.rounds, options.operator)
     for name, line in sorted(lines.items(), key=lambda pair: pair[1].speed_up):
         if line.speed_up < SLOWEST or line.differ:
             show(name, line)
     ours, torchs = sum(line.ours for line in lines.values()), sum(line.torchs for line in lines.values())
     slow = [name for name, line in lines.items() if line.speed_up < SLOWEST]
-    print(f"\n{len(lines)} operators: gradproof {ours:.1f} s, torch {torchs:.1f} s, {torchs / ours:.1f} ×; ", end="")
-    print(f"{len(slow)} slower than {SLOWEST} ×\n")
+    checks = sum(len(line.verdicts) for line in lines.values())
+    print(f"\n{len(lines)} operators, {checks:,} samples: gradproof {ours:.1f} s, torch {torchs:.1f} s, ", end="")
+    print(f"{torchs / ours:.1f} ×; {len(slow)} slower than {SLOWEST} ×\n")
     big = [line for line in lines.values() if line.entries >= LARGE]
     for name, function, inputs in () if options.operator else larger():
         line = Line()

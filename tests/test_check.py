@@ -14,6 +14,7 @@ import torch
 
 import gradproof
 from gradproof import GradientError, InputError, Verdict, assert_gradients, check
+from gradproof._session import session
 
 KEYWORDS = {
     "wrt": None,
@@ -324,11 +325,17 @@ def test_a_check_without_a_seed_names_one_that_replays_it():
     assert check(torch.sin, point(), seed=first.seed).readings == first.readings
 
 
-def test_checks_without_a_seed_choose_different_ones():
+@pytest.fixture
+def unseeded(monkeypatch):
+    """As where no seed was given to the test run."""
+    monkeypatch.setattr(session, "seed", None)
+
+
+def test_checks_without_a_seed_choose_different_ones(unseeded):
     assert len({check(torch.sin, point()).seed for _ in range(4)}) > 1
 
 
-def test_a_chosen_seed_does_not_depend_on_the_global_generator():
+def test_a_chosen_seed_does_not_depend_on_the_global_generator(unseeded):
     seeds = set()
     for _ in range(2):
         torch.manual_seed(0)

@@ -94,7 +94,7 @@ def examine(func: Callable[..., Any], inputs: Any, *, wrt: Any, options: Options
     from gradproof.frameworks.torch.subject import TorchSubject, differentiating
 
     began = time.perf_counter()
-    seed = options.chosen_seed()
+    seed = session.chosen_seed(options.seed)
     semantics = Semantics(masked=bool(options.masked), complete=options.coverage == "full", seed=seed)
     with (
         differentiating(),

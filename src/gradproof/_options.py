@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gradproof._session import session
 from gradproof.engine.weighing import Probing
 from gradproof.errors import InputError
 
@@ -78,11 +76,6 @@ class Options:
     def probing(self) -> Probing:
         """What the engine needs to know."""
         return Probing(rtol=self.rtol, atol=self.atol, nondet_tol=self.nondet_tol, step=self.step)
-
-    def chosen_seed(self) -> int:
-        """The seed given, to this check or to a test run, or a fresh one, so that bad luck is not repeated for ever."""
-        given = session.seed if self.seed is None else self.seed
-        return secrets.randbits(32) if given is None else given
 
 
 def modes_of(modes: str | Iterable[str] | None) -> tuple[str, ...] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -14,6 +15,12 @@ class Session:
 
     seed: int | None = None
     listeners: list[Callable[[Report], None]] = field(default_factory=list)
+
+    def chosen_seed(self, given: int | None) -> int:
+        """The seed given, to a check or to this run, or a fresh one, so that bad luck is not repeated for ever."""
+        if given is None:
+            given = self.seed
+        return secrets.randbits(32) if given is None else given
 
     def tell(self, report: Report) -> Report:
         """Let everyone who listens hear of a report."""

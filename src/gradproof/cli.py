@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,6 +11,7 @@ import click
 
 from gradproof._options import CONTRACTS
 from gradproof._report import Report
+from gradproof._session import session
 from gradproof.engine.results import Verdict
 from gradproof.errors import InputError
 
@@ -97,7 +97,7 @@ def check(
         "modes": None if modes is None else _listed(modes),
         "coverage": "full" if full else "probe",
         "contracts": None if contracts is None else _listed(contracts),
-        "seed": secrets.randbits(32) if seed is None else seed,
+        "seed": session.chosen_seed(seed),
         **options,
     }
     given = _inputs(inputs, chosen["seed"])

@@ -122,6 +122,18 @@ def test_a_fail_with_more_than_ten_wrong_entries_shows_ten():
     assert "wrong in at least 10 entries" in field(text, "found")
 
 
+def test_a_further_finding_shows_two_entries_and_says_how_many_more_there_are():
+    report = check(lambda x, y: Doubled.apply(x, 3) * Doubled.apply(y, 3), (point(3), point(3)), seed=3)
+
+    first, second = (
+        re.findall(r"^ {14}(?:inputs|and).*", part, re.MULTILINE) for part in str(report).split("found")[1:]
+    )
+    assert len(first) == 3
+    assert "and 1 more" not in first
+    assert len(second) == 3
+    assert second[-1].strip() == "and 1 more"
+
+
 def test_a_fail_shows_claimed_numerical_and_bar_of_an_entry():
     report = check(wrong_in(1), point(5), seed=0)
     (entry,) = report.findings[0].entries

@@ -106,6 +106,8 @@ def _render_finding(finding: Finding, console: Console, shown: int) -> None:
         for number, row in enumerate(rows):
             cells = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
             console.print(Text(f"              {cells}", style="dim" if number == 0 else ""))
+        if len(finding.entries) > shown:
+            console.print(Text(f"              and {len(finding.entries) - shown} more", style="dim"))
     if finding.diagnoses:
         first, *others = finding.diagnoses
         console.print(_field("looks like", f"{first.name}: {_shortened(first.message)}"))
