@@ -424,6 +424,27 @@ def test_a_wrong_factor_fails_in_low_precision_and_its_twin_passes(dtype, factor
     assert gradproof.check(rule(torch.sin, lambda g, x: factor * g * x.cos()), x, seed=0).verdict is Verdict.FAIL
 
 
+@pytest.mark.parametrize("coverage", ["probe", "full"])
+@pytest.mark.parametrize("entries", [1, 3, 10, 100])
+@pytest.mark.parametrize("low", [torch.float16, torch.bfloat16])
+def test_a_gradient_of_zero_does_not_pass_for_what_is_cast_to_half_precision(low, entries, coverage):
+    detached = rule(lambda x: x.to(low), lambda g, x: torch.zeros_like(x))
+
+    def verdict(seed):
+        torch.manual_seed(seed)
+        return gradproof.check(detached, normal(entries), coverage=coverage, contracts=(), seed=seed).verdict
+
+    assert Verdict.PASS not in [verdict(seed) for seed in range(6)]
+
+
+@pytest.mark.parametrize("coverage", ["probe", "full"])
+@pytest.mark.parametrize("size", [1.0, 1e-13])
+def test_a_slope_claimed_of_what_cancels_fails(size, coverage):
+    wrong = rule(lambda x: x * 3.7 - x * 3.7, lambda g, x: size * g * x.cos())
+
+    assert gradproof.check(wrong, normal(5), coverage=coverage, seed=0).verdict is Verdict.FAIL
+
+
 class Product(torch.autograd.Function):
     """a · b, whose derivatives are multiplied by factors of the test's choice."""
 

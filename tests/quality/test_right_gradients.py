@@ -76,6 +76,7 @@ TEMPTATIONS = {
     "logsumexp of large values": (lambda x: torch.logsumexp(x, 0), normal(30, scale=1e4)),
     "a softmax of large values": (lambda x: x.softmax(0), normal(30, scale=1e3)),
     "the gradients of a saturated attention": (attention_gradients, normal(3, 3, 2, scale=20)),
+    "a layer norm of one entry each": (lambda x: F.layer_norm(x[1:, None], (1,), x[:1]), normal(9)),
     "a softmax that is summed": (lambda x: x.softmax(0).sum(), normal(30)),
     "a log-softmax": (lambda x: x.log_softmax(1), normal(10, 30, scale=30)),
     "sqrt near zero": (torch.sqrt, positive(20, scale=1e-12)),

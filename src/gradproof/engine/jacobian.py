@@ -165,6 +165,7 @@ class _Band:
         self.noise = abs(values)
         self.noise += usual + subject.tiny / (ROUNDING * subject.precision)
         self.noise *= NOISY * ROUNDING * subject.precision
+        self.murky = 2 * NOISY * ROUNDING * subject.precision > BLIND * first_step(subject.precision)
         self.coarsest = self.largest = 0.0
 
     def changes(self, directions: Array) -> tuple[Array, Array]:
@@ -184,7 +185,9 @@ class _Band:
         size = abs(predicted)
         peak = xp.amax(size, 1)[:, None]
         self.largest = max(self.largest, float(peak.max()))
-        hidden = (size > 0) & (self.noise > BLIND * peak)
+        hidden = self.noise > BLIND * peak
+        if not self.murky:  # then what is claimed to be zero would show if it were not
+            hidden &= size > 0
         size *= CLAIM_ACCURACY
         allowed = size + self.noise
         allowed += FIRST_LOOK * peak

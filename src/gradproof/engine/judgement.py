@@ -7,9 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from gradproof.engine.asking import ask
+from gradproof.engine.columns import Columns
 from gradproof.engine.localisation import Located, localise
+from gradproof.engine.nearby import is_debris
 from gradproof.engine.nonfinite import not_finite
 from gradproof.engine.obstacles import (
+    DEBRIS,
     RANDOM,
     SCALE,
     STAIRS,
@@ -18,6 +21,7 @@ from gradproof.engine.obstacles import (
     all_undefined,
     kink,
     matches_coarser,
+    may_be_debris,
     may_be_finer,
     obstacle,
     roughness,
@@ -25,7 +29,7 @@ from gradproof.engine.obstacles import (
 from gradproof.engine.pictures import remainders
 from gradproof.engine.probe import CLEARLY, LOW, Probe
 from gradproof.engine.results import Entry, Finding, HeatMap, Reading, Resolution, Verdict
-from gradproof.engine.subject import DerivativeError, Subject
+from gradproof.engine.subject import DerivativeError, Subject, Watched
 from gradproof.engine.weighing import Probing, if_meant
 
 Span = tuple[int, int]
@@ -272,6 +276,8 @@ def _disagreement(evidence: _Evidence, probe: Probe, span: Span | None) -> Judge
     worst = max([probe, another], key=lambda each: each.excess / max(each.bar, TINY))
     if not worst.repeatable and worst.excess < 10 * worst.bar:
         return evidence.blocked(RANDOM)
+    if may_be_debris(worst) and is_debris(_whole(evidence.subject), evidence.seed):
+        return evidence.blocked(DEBRIS)
     if worst.coarse and worst.sums.bar > worst.sums.size > 0:
         return evidence.blocked(roughness(worst))
     if evidence.subject.precision > LOW and min(probe.excess / probe.bar, another.excess / another.bar) < CLEARLY:
@@ -286,6 +292,11 @@ def _disagreement(evidence: _Evidence, probe: Probe, span: Span | None) -> Judge
     if worst.coarse and not located.entries:
         return evidence.blocked(roughness(worst))
     return evidence.failed(tuple(_findings(evidence.subject, located)) or (_unlocated(worst),))
+
+
+def _whole(subject: Subject) -> Subject:
+    """The subject that some columns or outputs belong to."""
+    return subject.whole if isinstance(subject, Columns | Watched) else subject
 
 
 def _findings(subject: Subject, located: Located) -> Iterable[Finding]:

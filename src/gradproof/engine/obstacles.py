@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from gradproof.engine.asking import FEW
 from gradproof.engine.ladder import ROUNDING, Ladder, first_step
 from gradproof.engine.localisation import search
+from gradproof.engine.nearby import OWN_SIZE
 from gradproof.engine.probe import NEAR_FLOOR, Probe
 from gradproof.engine.slopes import RATIO
 from gradproof.engine.subject import Subject
@@ -15,6 +16,7 @@ from gradproof.engine.weighing import CAUTION, Sums, combine, predicted, restric
 
 MEANINGFUL = 0.2  # a bar wider than this fraction of the largest contribution would let too much pass
 ZERO = 1e-3  # and wider than this fraction of what the values' size suggests, it does not show a gradient to be zero
+HIDING = 0.02  # and wider than this fraction of the slope seen from afar, it may hide one
 ROUGH = 1e-6  # of the values, and of what they change by on the coarsest step: so much is no rounding and not smooth
 GENTLY = 4  # rungs below that on which a slope fills the roughness, where it shows
 GRAINS = 64.0  # units of rounding that a step has to be long to be told from another
@@ -45,6 +47,13 @@ STAIRS = Obstacle(
     "do, so its slope is zero between the leaps and says nothing of what is claimed",
     "Check the function without the rounding. A backward that passes it by, a straight-through estimator, is a choice "
     "and no derivative.",
+)
+
+
+DEBRIS = Obstacle(
+    "rounding: the values, and what is claimed of them, change by their own size when the point moves by a rounding: "
+    "they are what is left of larger numbers that cancel",
+    "Check at a point, or at a size, where they do not cancel: a normalisation of more than one entry, for instance.",
 )
 
 
@@ -88,6 +97,15 @@ def may_be_finer(probe: Probe) -> bool:
     if lowest >= ladder.lowest:
         return False
     return _bears_out(combine(ladder.aside(lowest, lowest + 1), probe.cotangent), probe) or gentle < possible
+
+
+def may_be_debris(probe: Probe) -> bool:
+    """Whether the values do not bear out a claim by not moving as far, and where they move, do so by their own size."""
+    subject, finest = probe.ladder.subject, probe.ladder.rungs[0]
+    if not 0 < abs(probe.claim.slope) >= abs(probe.sums.slope):
+        return False
+    kept = abs(finest.plus - subject.centre) < OWN_SIZE * abs(subject.centre)
+    return not bool(kept.all())
 
 
 def matches_coarser(probe: Probe) -> bool:
@@ -154,8 +172,21 @@ def _blurred(subject: Subject, probe: Probe) -> bool:
     wide, largest = probe.bar, probe.claim.largest_contribution
     if largest:
         return wide > max(MEANINGFUL * largest, probe.claim.forgiven) and wide > ZERO * _natural(subject)
+    if _hides(probe):
+        return True
     afar = float(probe.ladder.afar().max()) if len(probe.ladder.rungs) > 2 else 0.0
     return wide > NEAR_FLOOR * probe.sums.floor and wide > ZERO * max(_natural(subject), afar)
+
+
+def _hides(probe: Probe) -> bool:
+    """Whether the bar of a slope that is claimed to be zero would hide how the values move on the coarsest rung.
+
+    They have to move by more than their rounding: where that is all they do, there is nothing to hide.
+    """
+    ladder, rung = probe.ladder, probe.ladder.rungs[-1]
+    afar, rounding = ladder.afar(), ROUNDING * ladder.subject.precision * abs(ladder.subject.centre)
+    moves = ladder.subject.arrays.where(afar * rung.t > NEAR_FLOOR * rounding, afar * probe.cotangent, 0.0)
+    return probe.bar > HIDING * math.sqrt(float(moves @ moves)) > 0
 
 
 def _natural(subject: Subject) -> float:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from gradproof.engine.judgement import Judgement, judge, raised
+from gradproof.engine.nearby import answer, answer_at, question, scatter
 from gradproof.engine.results import Entry, Finding, Resolution, Verdict
 from gradproof.engine.subject import Array, DerivativeError, Frame, Subject
 from gradproof.engine.weighing import Probing, forgiving
@@ -26,8 +27,7 @@ HALF = 0.5  # of the gradient's largest entry: a resolution beyond it would let 
 GROSS = 40.0  # times what rounding may do: an entry further off than that needs no second witness
 LONE = 0.05  # of the entries, at most, being off while the others are right is not rounding's kind
 ODD = 5.0  # times what rounding may do, then
-NEARBY = 8  # points a rounding away, at which the rule is asked again where it is in doubt
-SCATTER = 20.0  # times what it scatters by there: less may be chance
+SCATTER = 20.0  # times what it scatters by at points a rounding away: less may be chance
 FACTOR = 0.2  # off one
 ZERO = 1e-3  # of what the values' size suggests: a gradient below it vanishes
 SHOWN = 10
@@ -49,13 +49,13 @@ def judge_rounded(
         judgement = judged(wide, probes=probes, seed=seed, options=lenient)
     if judgement.verdict is not Verdict.PASS or not wide.inputs.size or not wide.outputs.size:
         return judgement
-    asked = subject.rounded(_question(wide, seed))
+    asked = subject.rounded(question(wide, seed))
     try:
-        claimed = _answer(subject, asked)
+        claimed = answer(subject, asked)
     except DerivativeError as error:
         finding = raised(subject, error) if error.absent else _raised_here(subject, error)
         return replace(judgement, verdict=Verdict.FAIL, reason=finding.message, findings=(finding,))
-    truth = _answer(wide, asked)
+    truth = answer(wide, asked)
     accepted = forgiving(subject, asked, options)
     allowed = _allowed(subject, wide, asked, truth, seed) + accepted.atol + accepted.rtol * abs(truth)
     overflow = (abs(claimed) == math.inf) & (abs(truth) + allowed > 0.5 * subject.largest)
@@ -63,8 +63,8 @@ def judge_rounded(
     wrong = ~(abs(claimed - truth) <= allowed)
     if bool(wrong.any()):
         native = judge(subject, probes=1, seed=seed, options=options)
-        scatter = _scatter(subject, asked, claimed, seed)
-        return _contested(subject, judgement, claimed, truth, allowed, scatter, native)
+        scattered = scatter(subject, asked, claimed, seed + 2 + OTHERS)
+        return _contested(subject, judgement, claimed, truth, allowed, scattered, native)
     judgement = replace(judgement, resolution=_resolution(subject, allowed, truth, judgement))
     return judgement if options.rtol or options.atol else _if_meaningful(judgement)
 
@@ -85,15 +85,6 @@ def _within_rounding(judgement: Judgement, precision: float) -> bool:
     )
 
 
-def _question(subject: Subject, seed: int) -> Array:
-    """What a derivative is asked: an incoming gradient, or a direction of the point's own size."""
-    return subject.cotangent(seed) if subject.mode == "reverse" else subject.direction(seed, 1.0, False)
-
-
-def _answer(subject: Subject, asked: Array) -> Array:
-    return subject.pullback(asked) if subject.mode == "reverse" else subject.pushforward(asked)
-
-
 def _frame(subject: Subject) -> Frame:
     """What the answer's entries are named by."""
     return subject.inputs if subject.mode == "reverse" else subject.outputs
@@ -104,12 +95,11 @@ def _allowed(subject: Subject, wide: Subject, asked: Array, truth: Array, seed: 
     xp, unit = subject.arrays, subject.precision
     nudge = wide.direction(seed + 1, unit, False)
     reverse = subject.mode == "reverse"
-    nudged = wide.pullback_at(nudge, asked) if reverse else wide.pushforward_at(nudge, asked)
-    moved = abs(nudged - truth)
+    moved = abs(answer_at(wide, nudge, asked) - truth)
     moved = xp.where(xp.isfinite(moved), moved, 0.0)
     size = truth * truth
     for number in range(OTHERS):
-        other = _answer(wide, _question(wide, seed + 2 + number))
+        other = answer(wide, question(wide, seed + 2 + number))
         size = size + other * other
     size = (size / (1 + OTHERS)) ** 0.5
     values = abs(wide.centre)
@@ -124,25 +114,13 @@ def _allowed(subject: Subject, wide: Subject, asked: Array, truth: Array, seed: 
     return ROUNDINGS * (unit * (size + natural if vanishing else size) + moved + lost)
 
 
-def _scatter(subject: Subject, asked: Array, claimed: Array, seed: int) -> Array:
-    """How much each entry differs at points a rounding away: much, where large numbers cancel within the rule."""
-    xp, square = subject.arrays, subject.arrays.zeros_like(claimed)
-    for number in range(NEARBY):
-        nudge = subject.direction(seed + 2 + OTHERS + number, subject.precision, False)
-        reverse = subject.mode == "reverse"
-        near = subject.pullback_at(nudge, asked) if reverse else subject.pushforward_at(nudge, asked)
-        apart = near - claimed
-        square = square + xp.where(xp.isfinite(apart), apart, 0.0) ** 2
-    return (square / NEARBY) ** 0.5
-
-
 def _contested(
     subject: Subject,
     judgement: Judgement,
     claimed: Array,
     truth: Array,
     allowed: Array,
-    scatter: Array,
+    scattered: Array,
     native: Judgement,
 ) -> Judgement:
     """The gradient differs from the one in double precision by more than rounding usually does.
@@ -152,10 +130,10 @@ def _contested(
     """
     xp = subject.arrays
     gap = abs(claimed - truth)
-    material = ~(gap <= allowed + ROUNDINGS * scatter) & ~(gap <= MATERIAL * float(abs(truth).max()))
+    material = ~(gap <= allowed + ROUNDINGS * scattered) & ~(gap <= MATERIAL * float(abs(truth).max()))
     borne_out = native.verdict is Verdict.FAIL and _clearly(native)
     lone = int((~(gap <= allowed)).sum()) <= LONE * gap.shape[0]
-    gross = bool((material & (gap > (ODD if lone else GROSS) * allowed) & (gap > SCATTER * scatter)).any())
+    gross = bool((material & (gap > (ODD if lone else GROSS) * allowed) & (gap > SCATTER * scattered)).any())
     if bool(material.any()) and (borne_out or gross or _off_by_a_factor(claimed, truth)):
         finding = _finding(subject, claimed, truth, allowed)
         return replace(
