@@ -23,21 +23,13 @@ from gradproof.frameworks.torch.calling import LARGE, Caller, Tally
 from gradproof.frameworks.torch.captured import captured_tensors
 from gradproof.frameworks.torch.charts import Semantics, chart_of, refuse_malformed
 from gradproof.frameworks.torch.duals import push
-from gradproof.frameworks.torch.layouts import name_of
 from gradproof.frameworks.torch.makeup import is_plain, memory_of, refilled, replica
 from gradproof.frameworks.torch.observing import observed_space
 from gradproof.frameworks.torch.spaces import BLOCK, HANDFUL, Drawn, Space, scale_of
+from gradproof.frameworks.torch.walking import Walk
+from gradproof.frameworks.torch.wording import derivative_error, kind_of, shapes
 
 SAME = 64.0  # units of rounding by which a value may differ from the same in double precision
-ABSENT = (
-    "once_differentiable",
-    "setup_context",
-    "Nested forward mode",
-    "is not implemented",
-)  # words in the messages of rules that are not there
-MEANINGS = {
-    "input_is_complex == grad_is_complex": "a complex gradient was given for a real input (return its real part): ",
-}  # of words in autograd's own errors
 ORDINARY = (1e-100, 1e100)  # sizes of values whose squares can be added up
 
 
@@ -65,12 +57,7 @@ class TorchSubject:
         self.caller = Caller(call, varied, slots, tally)
         self._notes: list[str] = []
         self.trouble = ""
-        self._shares_memory = False
-        self._direction: Tensor | None = None
-        self._steps: list[Tensor] = []
-        self._memory: list[Tensor] | None = None
-        self._first: tuple[Tensor, float, list[Tensor], Tensor] | None = None
-        self._again: set[int] = set()
+        self._walk = Walk()
         self.refused: set[str] = set()  # what cannot be batched
         for slot in slots:
             refuse_malformed(slot.path, slot.tensor)
@@ -126,7 +113,7 @@ class TorchSubject:
         if not tensors:
             kind = NothingToDifferentiateError if found else InputError
             raise kind(
-                f"{self.call.name} returned {_describe(result)}: no floating-point or complex tensor, so there is "
+                f"{self.call.name} returned {kind_of(result)}: no floating-point or complex tensor, so there is "
                 "nothing to differentiate. Return the tensor whose gradient matters."
             )
         connected = [(path, tensor) for path, tensor in tensors if tensor.requires_grad]
@@ -211,26 +198,7 @@ class TorchSubject:
 
     def evaluate(self, direction: Tensor, t: float) -> Tensor:
         """The value at point + t·direction; NaN throughout where the function raises or its output changes shape."""
-        if direction is not self._direction:
-            self._direction, self._steps = direction, self.inputs.tensors(direction)
-        moved = self.inputs.displaced(self.points, self._steps, t, self._memory)
-        results = self.tried(moved)
-        if results is None:
-            return torch.full_like(self.centre, torch.nan)
-        if not self.outputs.plain:
-            del moved
-            return self.outputs.coordinates(results)  # a copy
-        values = self.outputs.coordinates(results)
-        storages = memory_of(results)
-        if not storages.isdisjoint(self.storages) or not storages.isdisjoint(self._again):
-            return self._from_shared_memory(values)
-        if self._first is None:  # held, so that memory that comes again is noticed
-            self._first = (direction, t, results, values)
-            self._again |= storages
-        if self.inputs.size >= LARGE:
-            shared = not storages.isdisjoint(memory_of(moved))
-            self._memory = None if shared or self.caller.needs_graph else moved
-        return values
+        return self._walk.values(self, direction, t)
 
     def evaluate_along(self, direction: Tensor, steps: Sequence[float]) -> list[Tensor]:
         """The same at several steps along one direction."""
@@ -238,7 +206,7 @@ class TorchSubject:
 
     def forget(self) -> None:
         """Let go of the memory that is held for moving along one direction."""
-        self._direction, self._steps, self._memory = None, [], None
+        self._walk.forget()
 
     def rounded(self, asked: Tensor) -> Tensor:
         """An incoming gradient as the outputs' own precision holds it."""
@@ -299,13 +267,12 @@ class TorchSubject:
             function = partial(self.results_of, rest=self.caller.copies())
             tangents = push(function, self._moved(place), self.inputs.tensors(direction), nested=self.call.nested)
         except Exception as error:
-            absent = _is_absent(error) or self.call.nested  # torch cannot nest every function
-            raise DerivativeError(f"{type(error).__name__}: {error}", absent=absent) from error
+            raise derivative_error(error, absent=self.call.nested) from error  # torch cannot nest every function
         finally:
             self.tally.evaluations = evaluations  # the call counts as a pushforward
             self.tally.pushforwards += 1
         if not self.outputs.fits(tangents):
-            raise DerivativeError(f"a tangent of {_shapes(tangents)} for an output of {_shapes(self.results)}")
+            raise DerivativeError(f"a tangent of {shapes(tangents)} for an output of {shapes(self.results)}")
         return self.outputs.coordinates(tangents)
 
     def results_of(self, moved: Sequence[Tensor], rest: Sequence[Tensor] | None = None) -> list[Tensor]:
@@ -324,7 +291,7 @@ class TorchSubject:
         if self.outputs.fits(results):
             return results
         self.trouble = (
-            f"the output changed from {_shapes(self.results)} to {_shapes(results)} when the inputs moved a little"
+            f"the output changed from {shapes(self.results)} to {shapes(results)} when the inputs moved a little"
         )
         return None
 
@@ -364,7 +331,7 @@ class TorchSubject:
             with self.caller.timed():
                 return list(torch.autograd.grad(results, leaves, incoming, retain_graph=True, allow_unused=True))
         except Exception as error:
-            raise DerivativeError(_in_words(error), absent=_is_absent(error)) from error
+            raise derivative_error(error) from error
 
     def __enter__(self) -> TorchSubject:
         return self
@@ -385,18 +352,6 @@ class TorchSubject:
             self.value_size = largest
         return min(max(largest, 1e-290), 1e290) if largest else 1.0
 
-    def _from_shared_memory(self, values: Tensor) -> Tensor:
-        """A function that returns the same memory again: keep copies, and ask anew for what was overwritten."""
-        kept = values.clone()
-        if not self._shares_memory:
-            self._shares_memory = True
-            still = torch.zeros(self.inputs.size, dtype=torch.float64, device=self.inputs.device)
-            self.centre = self.evaluate(still, 0.0)
-            if self._first is not None:
-                direction, t, _, overwritten = self._first
-                overwritten.data = self.evaluate(direction, t)
-        return kept
-
 
 def _largest(vector: Tensor) -> float:
     """The size of the largest number; not finite where one is not."""
@@ -404,28 +359,3 @@ def _largest(vector: Tensor) -> float:
         return max(float(vector.max()), -float(vector.min()))
     numbers = vector.tolist()
     return max(map(abs, numbers)) if all(map(math.isfinite, numbers)) else math.nan
-
-
-def _in_words(error: Exception) -> str:
-    """An error of autograd's, with a word on what causes it where its own do not say."""
-    cause = next((meaning for words, meaning in MEANINGS.items() if words in str(error)), "")
-    return f"{type(error).__name__}: {cause}{error}"
-
-
-def _is_absent(error: Exception) -> bool:
-    """Whether an error says that there is no rule for the derivative, rather than that the rule went wrong."""
-    return isinstance(error, NotImplementedError) or any(word in str(error) for word in ABSENT)
-
-
-def _shapes(tensors: Sequence[Tensor]) -> str:
-    found = (
-        f"{tuple(tensor.shape)}" if is_plain(tensor) else f"{tuple(tensor.shape)} ({name_of(tensor.layout)})"
-        for tensor in tensors
-    )
-    return ", ".join(found) or "nothing"
-
-
-def _describe(result: Any) -> str:
-    if isinstance(result, Tensor):
-        return f"a tensor of {result.dtype}"
-    return "None" if result is None else f"a {type(result).__name__}"
