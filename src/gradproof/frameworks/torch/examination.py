@@ -285,7 +285,7 @@ def _in_sparse_words(subject: TorchSubject, found: Judgement) -> Judgement:
 
 
 def _unanswered(found: Judgement) -> bool:
-    """The same, or that there is one which cannot be read."""
+    """Whether there is no derivative to speak of, or one that cannot be read."""
     return has_raised(found) or any(finding.kind == "malformed-gradient" for finding in found.findings)
 
 
