@@ -832,3 +832,25 @@ def test_a_seed_gives_the_same_judgement_again(mode):
     wrong = mixing("banded", 0, lambda claimed: 1.001 * claimed)
 
     assert judged(wrong, mode, seed=5) == judged(wrong, mode, seed=5)
+
+
+@both_modes
+@pytest.mark.parametrize("size", [2, 5, 60])
+def test_columns_that_do_together_what_none_does_alone_need_no_further_care(mode, size):
+    product = claiming(lambda x: np.array([x.prod()]), lambda x: np.zeros((1, size)), np.zeros(size))
+    product.evaluations = 0
+
+    judgement = judged(product, mode)
+
+    assert judgement.verdict is Verdict.PASS
+    assert product.evaluations <= 2 + 2 * size
+
+
+@both_modes
+def test_one_of_them_that_does_it_alone_is_found(mode):
+    function = claiming(lambda x: np.array([x.prod() + x[3]]), lambda x: np.zeros((1, 5)), np.zeros(5))
+
+    judgement = judged(function, mode)
+
+    assert judgement.verdict is Verdict.FAIL
+    assert [entry.index for entry in judgement.findings[0].entries] == [(3,)]

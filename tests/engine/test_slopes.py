@@ -174,7 +174,7 @@ def test_the_bar_between_many_kinks_covers_the_slope_at_the_point(point, gap, at
 
 
 @thoroughly
-@given(points=st.lists(st.floats(0.5, 2), min_size=4, max_size=4), seed=st.integers(0, 999))
+@given(points=st.lists(st.floats(0.5, 1.4), min_size=4, max_size=4), seed=st.integers(0, 999))  # where it does climb
 def test_steps_that_a_coarse_cast_swallows_are_stairs_and_the_smooth_slope_is_within_the_bar(points, seed):
     subject = elementwise(lambda x: np.rint(np.sin(x) * 4096) / 4096, np.cos, points)
 

@@ -178,7 +178,7 @@ def _look_closer(probe: Probe, step: float, options: Probing) -> Probe:
             break
     if not probe.agrees and options.step is None and _deeper(probe):
         probe = _settled(probe, cotangent, options)
-    return replace(probe, repeatable=repeatable)
+    return replace(probe, repeatable=repeatable, thorough=thorough)
 
 
 def _repeats(ladder: Ladder, tolerance: float) -> bool:

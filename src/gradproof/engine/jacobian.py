@@ -2,15 +2,16 @@
 
 The claimed Jacobian comes by rows, from pullbacks, or by columns, from pushforwards. Columns that share no row in it
 are moved together, each by a step of its own, so that a claimed zero that is none shows as well. A first look takes one
-step to either side. Columns in which something lies outside its allowance, or bends, are then judged with all care: as
-a subject (`Columns`) whose outputs are the entries themselves.
+step to either side. Columns in which something lies outside its allowance, or bends, are looked at once more if they
+are few, each by itself. What is then left is judged with all care: as a subject (`Columns`) whose outputs are the
+entries themselves.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import cast
+from typing import NamedTuple, cast
 
 from gradproof.engine.colouring import groups_of
 from gradproof.engine.columns import Columns, batches, directions_of
@@ -109,11 +110,13 @@ class _Coverage:
         These are the largest entry, and the largest change that one makes within a step.
         """
         xp = self.subject.arrays
-        suspects: list[tuple[float, int]] = []
+        alone: dict[int, _Off] = {}
+        in_groups: dict[int, _Off] = {}
+        unknown: list[int] = []
         largest = _largest(claimed)
         if not math.isfinite(largest):
             known = xp.isfinite(claimed)
-            suspects += [(-math.inf, column) for column in xp.where(~known.all(0))[0].tolist()]
+            unknown = xp.where(~known.all(0))[0].tolist()
             claimed = xp.where(known, claimed, 0.0)
             largest = _largest(claimed)
         band = _Band(self.subject, self.options, first, int(claimed.shape[0]))
@@ -128,14 +131,26 @@ class _Coverage:
                 directions = directions_of(xp, self.direction, groups[start:stop])
                 steps = xp.stack([self.steps[group].min() for group in groups[start:stop]])
                 predicted = directions @ claimed.T
-            for number, excess, rows in band.look(directions, steps[:, None], predicted):
-                place = start + number
-                columns = [place] if groups is None else self._involved(claimed, groups[place], rows, band)
-                suspects += [(-excess, column) for column in columns]
+            for off in band.compare(directions, steps[:, None], predicted):
+                group = [start + off.number] if groups is None else groups[start + off.number]
+                if len(group) == 1:
+                    alone[group[0]] = off
+                else:
+                    in_groups |= dict.fromkeys(self._involved(claimed, group, off.rows, band), off)
             self.progress(count + stop, 2 * count)
+        if 0 < len(in_groups) <= CAREFULLY:
+            in_groups = self._alone(claimed, list(in_groups), band)
+        doubts = sorted((alone | in_groups).items(), key=lambda pair: -pair[1].excess)
+        suspects = list(dict.fromkeys([*unknown, *(column for column, _ in doubts)]))
         relative = band.coarsest / largest if largest else math.inf
-        ranked = dict.fromkeys(column for _, column in sorted(suspects))
-        return list(ranked), Resolution(absolute=band.coarsest, relative=relative), largest, band.largest
+        return suspects, Resolution(absolute=band.coarsest, relative=relative), largest, band.largest
+
+    def _alone(self, claimed: Array, columns: list[int], band: _Band) -> dict[int, _Off]:
+        """Which of some columns are off, each moved by itself: together they may do what none does alone."""
+        directions = directions_of(self.subject.arrays, self.direction, [[column] for column in columns])
+        predicted = (claimed[:, columns] * self.direction[columns]).T
+        found = band.compare(directions, self.steps[columns][:, None], predicted)
+        return {columns[off.number]: off for off in found}
 
     def _involved(self, claimed: Array, group: list[int], rows: Array, band: _Band) -> list[int]:
         """The columns of a group with an entry in some rows, if alone they change these rows as the group does.
@@ -147,9 +162,16 @@ class _Coverage:
         involved = [column for column, has_entry in zip(group, entries, strict=True) if has_entry]
         if not involved or len(involved) == len(group):
             return group
-        ahead, behind = band.changes(directions_of(xp, self.direction, [involved, group]))
-        slopes = (ahead - behind)[:, rows]
-        return involved if bool((abs(slopes[0] - slopes[1]) <= band.noise[rows]).all()) else group
+        slopes = band.slopes(directions_of(xp, self.direction, [involved, group]))[0][:, rows]
+        return involved if bool((abs(slopes[0] - slopes[1]) <= 0.5 * band.noise[rows]).all()) else group
+
+
+class _Off(NamedTuple):
+    """A direction, by its number, along which something is not as claimed: how far off, and in which rows."""
+
+    number: int
+    excess: float
+    rows: Array
 
 
 class _Band:
@@ -168,20 +190,23 @@ class _Band:
         self.murky = 2 * NOISY * ROUNDING * subject.precision > BLIND * first_step(subject.precision)
         self.coarsest = self.largest = 0.0
 
-    def changes(self, directions: Array) -> tuple[Array, Array]:
-        """How the outputs change along each direction, and against it."""
+    def slopes(self, directions: Array) -> tuple[Array, Array]:
+        """How the outputs change along each direction, as seen from both sides, and how far the two sides differ."""
         both = self.subject.arrays.concatenate([directions, -directions])
         changes = self.subject.evaluate_many(both, 1.0)[:, self.rows] - self.subject.centre[self.rows]
-        count = directions.shape[0]
-        return changes[:count], changes[count:]
+        ahead, behind = changes[: directions.shape[0]], changes[directions.shape[0] :]
+        bends = abs(ahead + behind)
+        ahead -= behind
+        ahead *= 0.5
+        return ahead, bends
 
-    def look(self, directions: Array, steps: Array, predicted: Array) -> list[tuple[int, float, Array]]:
-        """The directions along which something is off, bent or hidden, each with how far off, and in which rows.
+    def compare(self, directions: Array, steps: Array, predicted: Array) -> list[_Off]:
+        """The directions along which something is off, bent or hidden.
 
         `steps` are the shortest along each direction, of those that are taken.
         """
         xp, options = self.subject.arrays, self.options
-        ahead, behind = self.changes(directions)
+        slopes, bends = self.slopes(directions)
         size = abs(predicted)
         peak = xp.amax(size, 1)[:, None]
         self.largest = max(self.largest, float(peak.max()))
@@ -191,14 +216,10 @@ class _Band:
         size *= CLAIM_ACCURACY
         allowed = size + self.noise
         allowed += FIRST_LOOK * peak
-        bend = abs(ahead + behind)
-        ahead -= behind
-        ahead *= 0.5
         if options.rtol or options.atol:
-            allowed += options.rtol * abs(ahead) + options.atol * steps
-        ahead -= predicted
-        error = abs(ahead)
-        fine = (error <= allowed) & (bend <= BENT * peak + 4 * self.noise) & ~hidden
+            allowed += options.rtol * abs(slopes) + options.atol * steps
+        error = abs(slopes - predicted)
+        fine = (error <= allowed) & (bends <= BENT * peak + 4 * self.noise) & ~hidden
         seen = allowed / steps
         seen[hidden] = 0.0
         self.coarsest = max(self.coarsest, float(seen.max()))
@@ -208,7 +229,7 @@ class _Band:
         for number in xp.where(~fine.all(1))[0].tolist():
             excess = float((error[number] / allowed[number]).max())
             rows = xp.where(~fine[number])[0]
-            found.append((number, excess if math.isfinite(excess) else math.inf, rows))
+            found.append(_Off(number, excess if math.isfinite(excess) else math.inf, rows))
         return found
 
 

@@ -33,6 +33,7 @@ class Probe:
     claim: Claim
     aside: float = 0.0  # the largest change that is claimed of an input that stands still in this probe
     repeatable: bool = True
+    thorough: bool = False  # whether the ladder has every rung that a disagreement would have given it
     kinks: tuple[int, ...] = ()
     unresolved: int = 0
 
@@ -73,9 +74,9 @@ class Probe:
     def resolution(self) -> float:
         """The smallest error in one entry that would have been called wrong.
 
-        It is more than the bar: on doubt bars are taken with caution, and more so where noise makes them up, or where
-        values are coarse; and an error counts no more than its output does, and may lie on the side of the claim's own
-        distance from the slope.
+        It is more than the bar: on doubt bars are taken with caution, and more so where noise makes them up, where
+        values are coarse, or where more rungs would tell of more noise; and an error counts no more than its output
+        does, and may lie on the side of the claim's own distance from the slope.
         """
         if self.unresolved >= self.ladder.subject.outputs.size:
             return math.inf
@@ -83,6 +84,7 @@ class Probe:
             caution = CAUTION**2 if self.sums.bar > 10 * self.sums.floor else CAUTION
         else:
             caution = (1 + min(1.0, self._distance / self.bar if self.bar else 0.0)) / self._least_weight
+            caution *= 1.0 if self.thorough else CAUTION
         if self.ladder.subject.precision > LOW:
             caution *= 1 + CLEARLY
         return (caution * self.bar + self.claim.forgiven) / self.ladder.shortest
