@@ -100,12 +100,12 @@ def may_be_finer(probe: Probe) -> bool:
 
 
 def may_be_debris(probe: Probe) -> bool:
-    """Whether the values do not bear out a claim by not moving as far, and where they move, do so by their own size."""
-    subject, finest = probe.ladder.subject, probe.ladder.rungs[0]
+    """Whether values bear out less than is claimed, and are nothing, or move by their own size on the finest rung."""
+    centre, finest = probe.ladder.subject.centre, probe.ladder.rungs[0]
     if not 0 < abs(probe.claim.slope) >= abs(probe.sums.slope):
         return False
-    kept = abs(finest.plus - subject.centre) < OWN_SIZE * abs(subject.centre)
-    return not bool(kept.all())
+    moved = abs(finest.plus - centre) > OWN_SIZE * abs(centre)
+    return bool(moved.any()) or not bool(centre.any())
 
 
 def matches_coarser(probe: Probe) -> bool:
