@@ -565,3 +565,13 @@ def test_no_level_is_left_open_when_the_function_is_interrupted():
 def test_assert_gradients_raises_for_a_wrong_jvp():
     with pytest.raises(GradientError, match="the jvp is wrong"):
         assert_gradients(rule(torch.sin, backward=cosine, jvp=doubled), point(3), seed=0, contracts=())
+
+
+def test_a_forward_that_returns_a_view_of_its_own_tensor_is_told_what_dual_numbers_need():
+    own = rule(lambda z: (z * z.conj()).real, backward=lambda g, z: 2 * g * z, jvp=lambda t, z: 2 * (z.conj() * t).real)
+
+    report = checked(own, point(3, dtype=torch.complex128), modes=("forward",))
+
+    assert report.verdict is Verdict.FAIL
+    assert "the forward returned a view" in report.reason
+    assert "clone()" in report.reason
