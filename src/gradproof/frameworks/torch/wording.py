@@ -38,12 +38,14 @@ def cause_of(error: Exception) -> str:
 
 
 def shapes(tensors: Sequence[Tensor]) -> str:
-    """The shapes of tensors, with their layouts where they are not strided."""
-    found = (
-        f"{tuple(tensor.shape)}" if is_plain(tensor) else f"{tuple(tensor.shape)} ({name_of(tensor.layout)})"
-        for tensor in tensors
-    )
-    return ", ".join(found) or "nothing"
+    """The shapes of tensors, with what else they are: complex, or of a layout that is not strided."""
+    return ", ".join(f"{tuple(tensor.shape)}{_remark(tensor)}" for tensor in tensors) or "nothing"
+
+
+def _remark(tensor: Tensor) -> str:
+    layout = () if is_plain(tensor) else (name_of(tensor.layout),)
+    remarks = (*layout, "complex") if tensor.is_complex() else layout
+    return f" ({', '.join(remarks)})" if remarks else ""
 
 
 def kind_of(result: Any) -> str:

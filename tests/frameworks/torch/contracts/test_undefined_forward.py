@@ -97,3 +97,11 @@ def test_a_tangent_of_none_for_an_output_that_depends_on_others_is_named(asked, 
     assert "inputs[0] carries no tangent" in finding.message
     assert "the jvp gave None" in finding.message
     assert "return zeros" in finding.message
+
+
+def test_a_jvp_that_writes_to_its_tangents_keeps_it(asked, point, ruled):
+    def rule(ctx, dx, dy):
+        x, y = ctx.saved_tensors
+        return (0 if dx is None else dx.mul_(y)) + (0 if dy is None else dy.mul_(x))
+
+    assert asked("undefined-forward", by_jvp(ruled, rule), (point(3), point(3, seed=2))) == []
