@@ -565,3 +565,35 @@ def test_no_level_is_left_open_when_the_function_is_interrupted():
 def test_assert_gradients_raises_for_a_wrong_jvp():
     with pytest.raises(GradientError, match="the jvp is wrong"):
         assert_gradients(rule(torch.sin, backward=cosine, jvp=doubled), point(3), seed=0, contracts=())
+
+
+def test_a_forward_that_returns_a_view_of_its_own_tensor_is_told_what_dual_numbers_need():
+    own = rule(lambda z: (z * z.conj()).real, backward=lambda g, z: 2 * g * z, jvp=lambda t, z: 2 * (z.conj() * t).real)
+
+    report = checked(own, point(3, dtype=torch.complex128), modes=("forward",))
+
+    assert report.verdict is Verdict.FAIL
+    assert "the forward returned a view" in report.reason
+    assert "clone()" in report.reason
+
+
+@asked_both_ways
+@pytest.mark.parametrize("factor", [2.0, 3.0])
+def test_a_jvp_that_writes_to_its_tangent_is_judged_by_what_it_gives(factor, modes):
+    own = rule(lambda x: 2 * x, backward=lambda g, x: 2 * g, jvp=lambda t, x: t.mul_(factor))
+
+    assert checked(own, point(4), modes=modes).passed == (factor == 2)
+
+
+def test_a_wrong_jvp_of_the_identity_that_writes_to_its_tangent_fails():
+    own = rule(lambda x: x.clone(), backward=lambda g, x: g, jvp=lambda t, x: t.mul_(3))
+
+    assert checked(own, point(4), modes=("forward",)).verdict is Verdict.FAIL
+
+
+def test_a_complex_tangent_of_a_real_output_is_called_complex():
+    own = rule(lambda z: z.abs(), backward=lambda g, z: g * z.sgn(), jvp=lambda t, z: z.sgn().conj() * t)
+
+    report = checked(own, point(3, dtype=torch.complex128), modes=("forward",))
+
+    assert "a tangent of (3,) (complex) for an output of (3,)" in report.reason

@@ -80,6 +80,12 @@ def located(report):
     return {(finding.argument, entry.index) for finding in report.findings for entry in finding.entries}
 
 
+SHARED = {
+    "expanded": point(1, 3).detach().expand(4, 3).requires_grad_(),
+    "of overlapping windows": point(6).detach().unfold(0, 3, 1).requires_grad_(),
+}
+
+
 # Right functions.
 
 RIGHT = {
@@ -452,17 +458,23 @@ def test_a_wrong_jvp_of_a_jvp_fails_in_forward_over_forward():
     assert found(checked(tangent_line, point(4), modes=("forward",))) == {("forward over forward", "inputs[0]")}
 
 
-def test_a_right_function_with_a_jvp_passes_and_forward_over_forward_is_a_note():
-    report = checked(Sine.apply, point(4), modes=BOTH)
+@pytest.mark.parametrize("own", [Sine, OldSine], ids=lambda kind: kind.__name__)
+def test_a_right_function_with_a_jvp_passes_and_forward_over_forward_is_a_note(own):
+    report = checked(own.apply, point(4), modes=BOTH)
 
     assert report.verdict is Verdict.PASS
-    assert any("forward over forward" in note and "no tangents" in note and "Sine" in note for note in report.notes)
+    assert set(report.subject.derivatives) == NESTINGS - {"forward over forward"}
+    assert any(
+        "forward over forward" in note and "no tangents" in note and own.__name__ in note for note in report.notes
+    )
 
 
-def test_a_right_function_with_a_jvp_that_cannot_be_nested_passes_in_the_other_nestings():
-    report = checked(OldSine.apply, point(4), modes=BOTH)
+@pytest.mark.parametrize("name", SHARED)
+@pytest.mark.parametrize("function", [torch.sin, Sine.apply, lambda x: x * x.sum()], ids=["torch's", "own", "coupled"])
+def test_an_input_whose_entries_share_memory_passes(name, function):
+    report = check(function, SHARED[name], modes=BOTH, order=2, seed=0)
 
-    assert {finding.mode for finding in report.findings} == {"forward over forward"}
+    assert report.verdict is Verdict.PASS, report
 
 
 def test_forward_over_forward_alone_through_a_jvp_is_a_rule_that_is_absent():

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from gradproof.frameworks.torch.makeup import is_plain, overlaps
+
 Function = Callable[[Sequence[Tensor]], Sequence[Tensor]]
 
 
@@ -30,7 +32,8 @@ def push(
             if "Nested forward mode" not in str(error):
                 raise
     with torch.enable_grad():
-        return list(torch.func.jvp(lambda *values: tuple(function(values)), tuple(primals), tuple(tangents))[1])
+        points = tuple(map(apart, primals))
+        return list(torch.func.jvp(lambda *values: tuple(function(values)), points, tuple(tangents))[1])
 
 
 def push_level(function: Function, primals: Sequence[Tensor], tangents: Sequence[Tensor | None]) -> list[Tensor]:
@@ -43,8 +46,13 @@ def push_level(function: Function, primals: Sequence[Tensor], tangents: Sequence
 def _dual(primal: Tensor, tangent: Tensor | None) -> Tensor:
     if tangent is None:
         return primal
-    dual: Tensor = forward_ad.make_dual(primal, tangent)  # type: ignore[no-untyped-call]  # torch's own
+    dual: Tensor = forward_ad.make_dual(apart(primal), tangent)  # type: ignore[no-untyped-call]  # torch's own
     return dual
+
+
+def apart(primal: Tensor) -> Tensor:
+    """A primal with memory for every entry: torch lays the tangent out alike, where entries would share theirs."""
+    return primal.clone(memory_format=torch.contiguous_format) if is_plain(primal) and overlaps(primal) else primal
 
 
 def level_is_open() -> bool:

@@ -161,6 +161,20 @@ def fills_its_storage(tensor: Tensor) -> bool:
     )
 
 
+def overlaps(tensor: Tensor) -> bool:
+    """Whether entries of a strided tensor may share memory.
+
+    >>> overlaps(torch.ones(1).expand(3)), overlaps(torch.ones(4).unfold(0, 2, 1)), overlaps(torch.ones(3, 4).T)
+    (True, True, False)
+    """
+    reach = 0
+    for stride, length in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if length > 1 and stride <= reach:
+            return True
+        reach += stride * (length - 1)
+    return False
+
+
 def as_real(tensor: Tensor) -> Tensor:
     """A view with real entries: a complex tensor gains a last dimension of two."""
     return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor

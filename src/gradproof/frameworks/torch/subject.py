@@ -265,7 +265,8 @@ class TorchSubject:
         evaluations = self.tally.evaluations
         try:
             function = partial(self.results_of, rest=self.caller.copies())
-            tangents = push(function, self._moved(place), self.inputs.tensors(direction), nested=self.call.nested)
+            own = [tangent.clone() for tangent in self.inputs.tensors(direction)]  # a jvp may write to them
+            tangents = push(function, self._moved(place), own, nested=self.call.nested)
         except Exception as error:
             raise derivative_error(error, absent=self.call.nested) from error  # torch cannot nest every function
         finally:

@@ -84,3 +84,8 @@ def test_second_derivatives_are_left_alone(point):
     report = check(torch.sin, point(3), modes="forward", order=2, contracts=("batched-forward",), seed=0)
 
     assert report.passed, str(report)
+
+
+def test_inputs_whose_entries_share_memory_keep_it(asked, point):
+    for shared in (point(1, 3).detach().expand(4, 3), point(6).detach().unfold(0, 3, 1)):
+        assert asked("batched-forward", lambda x: x * x.sum(), shared.requires_grad_()) == []

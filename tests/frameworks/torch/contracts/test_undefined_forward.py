@@ -76,3 +76,32 @@ def test_a_second_derivative_by_tangents_of_tangents_is_left_alone(point):
     report = check(torch.sin, point(3), modes="forward", order=2, contracts=("undefined-forward",), seed=0)
 
     assert report.passed, str(report)
+
+
+def test_a_right_jvp_keeps_it_where_the_entries_of_an_input_share_memory(asked, point, ruled):
+    def rule(ctx, dx, dy):
+        x, y = ctx.saved_tensors
+        return (0 if dx is None else y * dx) + (0 if dy is None else x * dy)
+
+    for shared in (point(1, 3).detach().expand(4, 3), point(6).detach().unfold(0, 3, 1)):
+        assert asked("undefined-forward", by_jvp(ruled, rule), (shared.requires_grad_(), point(4, 3, seed=2))) == []
+
+
+def test_a_tangent_of_none_for_an_output_that_depends_on_others_is_named(asked, point, ruled):
+    def rule(ctx, dx, dy):
+        x, y = ctx.saved_tensors
+        return None if dx is None else y * dx + (0 if dy is None else x * dy)
+
+    (finding,) = asked("undefined-forward", by_jvp(ruled, rule), (point(3), point(3, seed=2)))
+
+    assert "inputs[0] carries no tangent" in finding.message
+    assert "the jvp gave None" in finding.message
+    assert "return zeros" in finding.message
+
+
+def test_a_jvp_that_writes_to_its_tangents_keeps_it(asked, point, ruled):
+    def rule(ctx, dx, dy):
+        x, y = ctx.saved_tensors
+        return (0 if dx is None else dx.mul_(y)) + (0 if dy is None else dy.mul_(x))
+
+    assert asked("undefined-forward", by_jvp(ruled, rule), (point(3), point(3, seed=2))) == []

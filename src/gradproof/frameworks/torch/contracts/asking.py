@@ -11,6 +11,7 @@ from torch import Tensor
 from gradproof.engine.subject import DerivativeError
 from gradproof.frameworks.torch.graph import nodes
 from gradproof.frameworks.torch.subject import TorchSubject
+from gradproof.frameworks.torch.wording import cause_of
 
 SEVERAL = 8  # outputs or inputs that are left undefined one at a time
 FUNCTIONS = 16  # of the user's own that are looked into, at most
@@ -98,4 +99,4 @@ def function_name(node: Any) -> str:
 def described(error: Exception) -> str:
     """An error in one line."""
     first = str(error).strip().split("\n", 1)[0]
-    return f"{type(error).__name__}: {first}"
+    return f"{type(error).__name__}: {cause_of(error)}{first}"

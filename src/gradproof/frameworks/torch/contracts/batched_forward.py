@@ -11,6 +11,7 @@ from gradproof.frameworks.torch.arguments import Call
 from gradproof.frameworks.torch.contracts.asking import described
 from gradproof.frameworks.torch.contracts.comparing import gap, noise_of_pushforward
 from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken
+from gradproof.frameworks.torch.duals import apart
 from gradproof.frameworks.torch.makeup import replica
 from gradproof.frameworks.torch.subject import TorchSubject
 
@@ -49,7 +50,7 @@ def batched_forward(subject: TorchSubject, terms: Terms) -> Outcome:
 def _at_once(subject: TorchSubject, directions: list[Tensor]) -> list[Tensor]:
     """The outputs' tangents for a batch of tangents."""
     tensors = [replica(slot.tensor) for slot in subject.slots]  # made here: inside, torch.func has no memory to copy
-    points = tuple(tensors[number] for number in subject.varied)
+    points = tuple(apart(tensors[number]) for number in subject.varied)
     pieces = [subject.inputs.tensors(direction) for direction in directions]
 
     def function(*values: Tensor) -> tuple[Tensor, ...]:

@@ -17,8 +17,9 @@ def pushed(subject: TorchSubject, tangents: Sequence[Tensor | None]) -> Tensor:
     """The outputs' tangents as one vector; an input whose tangent is None is passed as a plain tensor."""
     evaluations = subject.tally.evaluations
     points = [replica(point) for point in subject.points]
+    own = [tangent if tangent is None or tangent._is_zerotensor() else tangent.clone() for tangent in tangents]
     try:
-        return subject.outputs.coordinates(push_level(subject.results_of, points, tangents)).clone()
+        return subject.outputs.coordinates(push_level(subject.results_of, points, own)).clone()
     except Exception as error:
         raise DerivativeError(described(error)) from error
     finally:
