@@ -854,3 +854,30 @@ def test_a_derivative_of_the_smallest_numbers_is_judged_without_dividing_by_noth
         return torch.autograd.grad((F.softmax(q @ k.T, -1) @ v).square().sum(), (q, k, v), create_graph=True)
 
     assert check(gradients, (q, k, v), coverage="full", contracts=(), seed=seed).verdict in Verdict
+
+
+class Overwriting(torch.autograd.Function):
+    """Twice its argument, with rules that write to what they are given."""
+
+    @staticmethod
+    def forward(x, factor):
+        return 2 * x
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.factor = inputs[1]
+
+    @staticmethod
+    def backward(ctx, incoming):
+        return incoming.mul_(ctx.factor), None
+
+    @staticmethod
+    def jvp(ctx, tangent, _):
+        return tangent.mul_(ctx.factor)
+
+
+@both_modes
+@pytest.mark.parametrize("size", [3, 50, 200])
+def test_rules_that_write_to_what_they_are_given_are_judged_by_what_they_give(size, mode):
+    assert full(lambda x: Overwriting.apply(x, 2), normal(size), mode).passed
+    assert full(lambda x: Overwriting.apply(x, 3), normal(size), mode).verdict is Verdict.FAIL

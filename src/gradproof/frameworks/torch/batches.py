@@ -88,14 +88,14 @@ class Batches:
 
         def batch() -> Tensor:
             pullbacks = subject.tally.pullbacks
-            found = _vmapped(pulled, stacked(subject.outputs, cotangents))
+            found = _vmapped(pulled, _own(stacked(subject.outputs, cotangents)))
             subject.tally.pullbacks = pullbacks + count
             return _rows(subject.inputs, found, count)
 
         def one_by_one() -> Tensor:
             if not self.plain:
                 return torch.stack([subject.pullback(cotangent) for cotangent in cotangents])
-            stacks = (stack.clone().unbind(0) for stack in stacked(subject.outputs, cotangents))
+            stacks = (stack.unbind(0) for stack in _own(stacked(subject.outputs, cotangents)))
             found = [pulled(*incoming) for incoming in zip(*stacks, strict=True)]
             whole = [torch.stack(gradients) for gradients in zip(*found, strict=True)]
             return _rows(subject.inputs, whole, count)
@@ -114,7 +114,7 @@ class Batches:
             def pushed(*tangents: Tensor) -> tuple[Tensor, ...]:
                 return tuple(push(function, primals, tangents, nested=True))  # which vmap has a rule for
 
-            found = _vmapped(pushed, stacked(subject.inputs, directions))
+            found = _vmapped(pushed, _own(stacked(subject.inputs, directions)))
             subject.tally.evaluations = evaluations
             subject.tally.pushforwards += count
             return _rows(subject.outputs, found, count)
@@ -167,6 +167,11 @@ def _displaced(point: Tensor, steps: Tensor, t: float) -> Tensor:
     if not point.is_complex():
         return torch.add(point, steps, alpha=t)
     return torch.view_as_complex(torch.add(as_real(point), as_real(steps), alpha=t))
+
+
+def _own(stacks: list[Tensor]) -> list[Tensor]:
+    """Copies: a rule may write to what it is given."""
+    return [stack.clone() for stack in stacks]
 
 
 def _vmapped(function: Callable[..., Any], stacks: Sequence[Tensor]) -> Sequence[Tensor]:
