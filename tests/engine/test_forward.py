@@ -432,7 +432,7 @@ def test_transposes_of_each_other_do_not_disagree(inputs, outputs, seed, spread)
     draw = np.random.default_rng(seed)
     matrix = draw.normal(size=(outputs, inputs)) * 10.0 ** (spread * draw.uniform(-1, 1, (outputs, inputs)))
 
-    assert adjoint_disagreement(linear(matrix, matrix.T), seed) is None
+    assert adjoint_disagreement(linear(matrix, matrix.T), seed, Probing()) is None
 
 
 @thoroughly
@@ -440,7 +440,7 @@ def test_transposes_of_each_other_do_not_disagree(inputs, outputs, seed, spread)
 def test_transposes_in_single_precision_do_not_disagree(size, seed):
     matrix = np.random.default_rng(seed).normal(size=(size, size)).astype(np.float32)
 
-    assert adjoint_disagreement(linear(matrix, matrix.T, dtype=np.float32), seed) is None
+    assert adjoint_disagreement(linear(matrix, matrix.T, dtype=np.float32), seed, Probing()) is None
 
 
 @thoroughly
@@ -449,7 +449,7 @@ def test_one_entry_that_differs_is_a_disagreement(size, seed, place):
     matrix = np.random.default_rng(seed).normal(size=(size, size))
     other = matrix.T.copy()
     other[round(place[0] * (size - 1)), round(place[1] * (size - 1))] += 1e-4
-    finding = adjoint_disagreement(linear(matrix, other), seed)
+    finding = adjoint_disagreement(linear(matrix, other), seed, Probing())
 
     assert finding is not None
     assert (finding.kind, finding.mode) == ("adjoint-mismatch", "forward")
@@ -461,11 +461,11 @@ def test_one_entry_that_differs_is_a_disagreement(size, seed, place):
 def test_what_is_no_transpose_is_a_disagreement(wrong):
     matrix = np.random.default_rng(0).normal(size=(6, 6))
 
-    assert adjoint_disagreement(linear(matrix, wrong(matrix)), 0) is not None
+    assert adjoint_disagreement(linear(matrix, wrong(matrix)), 0, Probing()) is not None
 
 
 def test_zero_against_zero_is_no_disagreement():
-    assert adjoint_disagreement(linear(np.zeros((3, 3)), np.zeros((3, 3))), 0) is None
+    assert adjoint_disagreement(linear(np.zeros((3, 3)), np.zeros((3, 3))), 0, Probing()) is None
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -475,8 +475,28 @@ def test_an_error_that_noisy_slopes_cannot_see_the_adjoint_can(seed):
 
     assert judge(subject, probes=1, seed=seed, options=Probing()).verdict is not Verdict.FAIL
     assert judged(subject, seed).verdict is not Verdict.FAIL
-    assert adjoint_disagreement(subject, seed) is not None
-    assert adjoint_disagreement(linear(matrix, matrix.T, noise=1e-5), seed) is None
+    assert adjoint_disagreement(subject, seed, Probing()) is not None
+    assert adjoint_disagreement(linear(matrix, matrix.T, noise=1e-5), seed, Probing()) is None
+
+
+@thoroughly
+@given(inputs=st.integers(1, 30), outputs=st.integers(1, 30), seed=seeds, signs=st.booleans())
+def test_what_is_forgiven_against_the_values_is_forgiven_against_each_other(inputs, outputs, seed, signs):
+    draw = np.random.default_rng(seed)
+    matrix = draw.normal(size=(outputs, inputs))
+    shares = draw.choice([-1.0, 1.0], matrix.shape) if signs else np.ones(matrix.shape)
+    off, shifted = matrix * (1 + 1e-3 * shares), matrix + 1e-3 * shares
+
+    assert adjoint_disagreement(linear(matrix, off.T), seed, Probing(rtol=1e-3)) is None
+    assert adjoint_disagreement(linear(matrix, shifted.T), seed, Probing(atol=1e-3)) is None
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_far_more_than_what_is_forgiven_is_a_disagreement(seed):
+    matrix = np.random.default_rng(seed).normal(size=(8, 8))
+
+    assert adjoint_disagreement(linear(matrix, -matrix.T), seed, Probing(rtol=1e-3)) is not None
+    assert adjoint_disagreement(linear(matrix, -matrix.T), seed, Probing(atol=1e-3)) is not None
 
 
 def test_a_tangent_that_is_nan_where_the_value_is_nan_is_no_disagreement():
@@ -487,4 +507,4 @@ def test_a_tangent_that_is_nan_where_the_value_is_nan_is_no_disagreement():
         tangent=lambda x, v: np.where(np.arange(3) == 1, math.nan, v),
     )
 
-    assert adjoint_disagreement(subject, 0) is None
+    assert adjoint_disagreement(subject, 0, Probing()) is None

@@ -248,7 +248,7 @@ class Examination:
         elif forward.verdict is Verdict.FAIL and reverse.verdict is Verdict.PASS:
             answers["forward"] = _explained(forward, "The pullback agrees with the values: the jvp is wrong.")
         elif reverse.verdict is Verdict.PASS and forward.verdict is Verdict.PASS:
-            finding = adjoint_disagreement(self.subject, self.seed)
+            finding = adjoint_disagreement(self.subject, self.seed, self.options.probing)
             if finding is not None:
                 answers["forward"] = replace(forward, verdict=Verdict.FAIL, reason=finding.message, findings=(finding,))
         return answers
