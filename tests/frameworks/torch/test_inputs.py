@@ -573,6 +573,21 @@ def test_wrt_does_not_take_one_name_for_another_that_begins_alike():
     assert checked(check(lambda w, weight: w.sin() * weight, (point(3), point(3)), wrt="w", seed=0)) == ["inputs[0]"]
 
 
+@pytest.mark.parametrize(
+    ("wrt", "expected"),
+    [
+        ("w", ["inputs['w'][0]", "inputs['w'][1]['b']"]),
+        ("w[0]", ["inputs['w'][0]"]),
+        ("w[1]['b']", ["inputs['w'][1]['b']"]),
+        ("b", ["inputs['w'][1]['b']"]),
+    ],
+)
+def test_wrt_chooses_a_keyword_that_is_a_container_and_what_is_in_it_by_name(wrt, expected):
+    inputs = {"x": point(3), "w": [point(3), {"b": point(3)}]}
+
+    assert checked(check(lambda x, w: x * w[0] + w[1]["b"] ** 2, inputs, wrt=wrt, seed=0)) == expected
+
+
 def test_wrt_chooses_a_keyword_by_name():
     assert checked(check(lambda x, w: x * w, {"x": point(3), "w": point(3)}, wrt="w", seed=0)) == ["inputs['w']"]
 
@@ -587,6 +602,14 @@ def test_wrt_chooses_a_keyword_by_name():
 )
 def test_wrt_chooses_parameters_by_name_or_module(wrt, expected):
     assert checked(check(Outer(Scale()), point(3), wrt=wrt, seed=0)) == expected
+
+
+@pytest.mark.parametrize("wrt", ["0.weight", "1.weight"])
+def test_wrt_knows_a_tied_parameter_by_each_of_its_names(wrt):
+    tied = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3)).double()
+    tied[1].weight = tied[0].weight
+
+    assert checked(check(tied, point(4, 3), wrt=wrt, seed=0)) == ["0.weight"]
 
 
 def test_wrt_that_names_a_module_leaves_out_its_integer_buffers():

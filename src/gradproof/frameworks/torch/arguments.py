@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import torch
@@ -109,6 +111,8 @@ class Call:
             raise InputError(f"wrt={wrt!r} names no input. Pass a position, a name or a path, or several in a list.")
         parameters = _parameter_names(self.function)
         names = [_aliases(slot.path, parameters) for slot in self.slots]
+        for number in range(len(self.slots) - self._own, len(self.slots)):
+            names[number] |= self._names_of(self.slots[number].tensor)
         chosen: list[int] = []
         for name in wanted:
             found = [number for number in range(len(self.slots)) if _means(name, names[number])]
@@ -127,6 +131,13 @@ class Call:
                     "input. Pass it as .double(), or leave it out of wrt=."
                 )
         return sorted(chosen)
+
+    def _names_of(self, tensor: Tensor) -> set[str]:
+        """All names that a tensor of the module has, of which one that is shared by parts of it has several."""
+        assert self.module is not None
+        parameters = self.module.named_parameters(remove_duplicate=False)
+        buffers = self.module.named_buffers(remove_duplicate=False)
+        return {name for name, other in chain(parameters, buffers) if other is tensor}
 
     def _inventory(self) -> str:
         if not self.slots:
@@ -169,12 +180,17 @@ def _parameter_names(function: Callable[..., Any]) -> list[str]:
 
 
 def _aliases(path: str, parameters: list[str]) -> frozenset[str]:
-    """The other names of `inputs[1]['w']`: by parameter `weights['w']`, by key alone `w`, and by container."""
+    """The other names of `inputs[1]['w']`: by parameter `weights['w']`, by key alone `w`, and by container.
+
+    Of `inputs['weights'][1]`, where the inputs are a dict: `weights[1]`.
+    """
     names = {path}
     for position, parameter in enumerate(parameters):
         prefix = f"inputs[{position}]"
         if path.startswith(prefix):
             names.add(parameter + path.removeprefix(prefix))
+    if keyword := re.match(r"inputs\['(\w+)'\]", path):
+        names.add(keyword[1] + path.removeprefix(keyword[0]))
     last = path.rsplit("[", 1)[-1].rstrip("]")
     if last[:1] in "'\"":
         names.add(last.strip("'\""))
