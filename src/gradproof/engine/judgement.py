@@ -24,6 +24,7 @@ from gradproof.engine.obstacles import (
     may_be_debris,
     may_be_finer,
     obstacle,
+    on_a_tread,
     roughness,
 )
 from gradproof.engine.pictures import remainders
@@ -291,6 +292,8 @@ def _disagreement(evidence: _Evidence, probe: Probe, span: Span | None) -> Judge
         return evidence.blocked(kink(worst.ladder.subject, worst))
     if worst.coarse and not located.entries:
         return evidence.blocked(roughness(worst))
+    if located.entries and all(entry.numerical == 0 and on_a_tread(worst, c) for c, entry in located.entries):
+        return evidence.blocked(STAIRS)
     return evidence.failed(tuple(_findings(evidence.subject, located)) or (_unlocated(worst),))
 
 

@@ -10,7 +10,7 @@ from gradproof.engine.ladder import ROUNDING, Ladder, first_step
 from gradproof.engine.localisation import search
 from gradproof.engine.nearby import OWN_SIZE
 from gradproof.engine.probe import NEAR_FLOOR, Probe
-from gradproof.engine.slopes import RATIO
+from gradproof.engine.slopes import RATIO, TALL
 from gradproof.engine.subject import Subject
 from gradproof.engine.weighing import CAUTION, Sums, combine, predicted, restricted
 
@@ -19,6 +19,8 @@ ZERO = 1e-3  # and wider than this fraction of what the values' size suggests, i
 HIDING = 0.02  # and wider than this fraction of the slope seen from afar, it may hide one
 ROUGH = 1e-6  # of the values, and of what they change by on the coarsest step: so much is no rounding and not smooth
 GENTLY = 4  # rungs below that on which a slope fills the roughness, where it shows
+LIKE = 2.0  # a leap up to so many times what is claimed, and no less than one part of as many, is of the claim's kind
+HEIGHTS = tuple(TALL / RATIO**k for k in range(6))  # of a value: of the stairs that half precisions leave
 GRAINS = 64.0  # units of rounding that a step has to be long to be told from another
 
 
@@ -119,6 +121,32 @@ def _bears_out(seen: Sums, probe: Probe) -> bool:
     claimed, bar = probe.claim.slope, CAUTION * seen.bar
     telling = seen.bar <= MEANINGFUL * abs(claimed)
     return telling and abs(seen.slope - claimed) <= bar < abs(seen.slope - probe.sums.slope) - probe.sums.bar
+
+
+def on_a_tread(probe: Probe, coordinate: int) -> bool:
+    """Whether values that stand still along one coordinate leap both ways, as claimed, on longer steps.
+
+    Where a coordinate moves a value little, the treads of a cast are longer than all rungs, and a slope of zero
+    on one of them says nothing. A value that is constant stands still on that step too.
+    """
+    subject = probe.ladder.subject
+    if subject.mode != "forward":
+        return False
+    xp, centre = subject.arrays, subject.centre
+    piece = restricted(subject, probe.ladder.direction, coordinate, coordinate + 1)
+    finest = probe.ladder.rungs[0].t
+    ahead, behind = subject.evaluate(piece, finest), subject.evaluate(piece, -finest)
+    claims = xp.where((ahead == centre) & (behind == centre), subject.pushforward(piece), 0.0)
+    worst = int(xp.argmax(abs(claims)))
+    claim, value = float(claims[worst]), abs(float(centre[worst]))
+    if not (0 < abs(claim) < math.inf and 0 < value < math.inf):
+        return False
+    for height in HEIGHTS:
+        t = height * value / abs(claim)
+        up, down = (float(subject.evaluate(piece, way * t)[worst] - centre[worst]) * way for way in (1.0, -1.0))
+        if up * claim > 0 < down * claim and 1 / LIKE <= (up + down) / (2 * t * claim) <= LIKE:
+            return True
+    return False
 
 
 def obstacle(probe: Probe, outputs: int) -> Obstacle | None:

@@ -881,3 +881,30 @@ class Overwriting(torch.autograd.Function):
 def test_rules_that_write_to_what_they_are_given_are_judged_by_what_they_give(size, mode):
     assert full(lambda x: Overwriting.apply(x, 2), normal(size), mode).passed
     assert full(lambda x: Overwriting.apply(x, 3), normal(size), mode).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("low", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("after", [torch.tanh, torch.sigmoid], ids=["tanh", "sigmoid"])
+def test_entries_that_move_less_than_the_stairs_of_a_cast_are_not_called_wrong(low, after):
+    for seed in range(8):
+        draw = torch.Generator().manual_seed(117 + 2 * seed)
+        x, w = (torch.randn(shape, dtype=torch.float64, generator=draw).requires_grad_() for shape in ((5, 4), (4, 4)))
+        report = check(lambda x, w: after((x.to(low) @ w.to(low)).float()), (x, w), coverage="full", seed=seed)
+
+        assert report.verdict is not Verdict.FAIL, str(report)
+
+
+@pytest.mark.parametrize("claimed", [0.5, 1e-5])
+def test_a_slope_that_is_claimed_of_a_constant_is_wrong_however_small(claimed):
+    class Half(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return torch.cat([x[:3].clone(), torch.ones_like(x[3:])])
+
+        @staticmethod
+        def backward(ctx, incoming):
+            return torch.cat([incoming[:3], claimed * incoming[3:]])
+
+    x = torch.linspace(0.3, 2.2, 4, dtype=torch.float64).requires_grad_()
+
+    assert check(Half.apply, x, coverage="full", seed=0).verdict is Verdict.FAIL
