@@ -416,7 +416,7 @@ def test_a_backward_that_raises_fails():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("factor", [0.0, -1.0, 2.0, 1.2])
+@pytest.mark.parametrize("factor", [0.0, -1.0, 2.0, 1.2, 1.05])
 def test_a_wrong_factor_fails_in_low_precision_and_its_twin_passes(dtype, factor):
     x = (torch.linspace(0.3, 1.2, 30).to(dtype)).requires_grad_()
 
@@ -510,3 +510,18 @@ def test_a_wrong_factor_behind_a_cast_to_single_precision_is_found(coverage):
     function = rule(lambda x: x.float().sin().double(), lambda g, x: 1.01 * g * x.cos())
 
     assert gradproof.check(function, normal(20), coverage=coverage, seed=0).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("coverage", ["probe", "full"])
+def test_an_error_that_only_rounding_hides_is_told_in_a_note(coverage):
+    def backward(g, x):
+        gradient = g * x.cos()
+        gradient[2] *= 1.03
+        return gradient
+
+    x = torch.linspace(0.3, 1.2, 6).bfloat16().requires_grad_()
+    report = gradproof.check(rule(torch.sin, backward), x, coverage=coverage, contracts=(), seed=0)
+
+    assert report.verdict is not Verdict.FAIL
+    assert any("off by 0.03 of an entry" in note for note in report.notes)
+    assert report.resolution.relative > 0.03

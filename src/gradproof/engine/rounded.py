@@ -21,6 +21,9 @@ from gradproof.engine.weighing import Probing, forgiving
 
 ROUNDINGS = 8.0  # units of rounding that an entry may be off
 OTHERS = 3  # further incoming gradients
+SEVERAL = 3  # entries that are all off alike
+ALIKE = 0.2  # of the error: so far apart at the most
+CONSTANT = 2.0  # units of rounding that a rounded constant may be off
 MATERIAL = 1e-2  # of the largest entry: a smaller difference that double precision does not share is rounding
 CLEARLY = 3.0  # bars
 HALF = 0.5  # of the gradient's largest entry: a resolution beyond it would let too much pass
@@ -31,6 +34,7 @@ SCATTER = 20.0  # times what it scatters by at points a rounding away: less may 
 FACTOR = 0.2  # off one
 ZERO = 1e-3  # of what the values' size suggests: a gradient below it vanishes
 SHOWN = 10
+HIDDEN = "In double precision the gradient is off by {error:.1g} of an entry; rounding in this precision hides that."
 
 
 def judge_rounded(
@@ -45,8 +49,10 @@ def judge_rounded(
     """Judge the function in double precision, then its gradient in low precision by the one in double."""
     judgement = judged(wide, probes=probes, seed=seed, options=options)
     if judgement.verdict is Verdict.FAIL and _within_rounding(judgement, subject.precision):
+        note = HIDDEN.format(error=max(abs(_relative(entry)) for entry in _entries(judgement)))
         lenient = replace(options, rtol=options.rtol + ROUNDINGS * subject.precision)
         judgement = judged(wide, probes=probes, seed=seed, options=lenient)
+        judgement = replace(judgement, notes=(*judgement.notes, note))
     if judgement.verdict is not Verdict.PASS or not wide.inputs.size or not wide.outputs.size:
         return judgement
     asked = subject.rounded(question(wide, seed))
@@ -78,11 +84,26 @@ def _raised_here(subject: Subject, error: DerivativeError) -> Finding:
 
 
 def _within_rounding(judgement: Judgement, precision: float) -> bool:
-    """Whether every error that was found in double precision is lost in the rounding of the low one."""
-    entries = [entry for finding in judgement.findings for entry in finding.entries]
-    return bool(entries) and all(
-        abs(entry.claimed - entry.numerical) <= ROUNDINGS * precision * abs(entry.numerical) for entry in entries
-    )
+    """Whether every error that was found in double precision is lost in the rounding of the low one.
+
+    Several that are all alike, and more than a rounded constant makes, are a wrong factor, which rounding is not.
+    """
+    errors = [_relative(entry) for entry in _entries(judgement)]
+    if not errors or not max(map(abs, errors)) <= ROUNDINGS * precision:
+        return False
+    least, most = min(errors), max(errors)
+    alike = len(errors) >= SEVERAL and most - least <= ALIKE * max(abs(least), abs(most))
+    return not (alike and min(map(abs, errors)) > CONSTANT * precision)
+
+
+def _entries(judgement: Judgement) -> list[Entry]:
+    return [entry for finding in judgement.findings for entry in finding.entries]
+
+
+def _relative(entry: Entry) -> float:
+    """By how much an entry is too large, relative to what it should be."""
+    off = entry.claimed - entry.numerical
+    return off / abs(entry.numerical) if entry.numerical else math.inf if off else 0.0
 
 
 def _frame(subject: Subject) -> Frame:
