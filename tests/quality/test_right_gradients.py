@@ -213,3 +213,31 @@ def test_a_right_gradient_through_a_cast_to_half_precision_is_not_called_wrong(f
         ).verdict
 
     assert [seed for seed in range(2) if verdict(seed) is Verdict.FAIL] == []
+
+
+@pytest.mark.parametrize("coverage", ["probe", "full"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.sort(x)[0],
+        torch.median,
+        lambda x: torch.kthvalue(x, 9)[0],
+        lambda x: torch.topk(x, 7)[0],
+        lambda x: torch.quantile(x, torch.tensor([0.2, 0.5, 0.7], dtype=x.dtype)),
+    ],
+    ids=["sort", "median", "kthvalue", "topk", "quantile"],
+)
+def test_a_choice_between_inputs_that_tie_is_not_called_wrong(function, coverage):
+    def verdict(seed):
+        torch.manual_seed(seed)
+        x = torch.randint(0, 10, (40,)).double().requires_grad_()
+        return gradproof.check(function, x, contracts=(), coverage=coverage, seed=seed).verdict
+
+    assert [seed for seed in range(6) if verdict(seed) is Verdict.FAIL] == []
+
+
+def test_a_sort_of_thousands_with_ties_is_not_called_wrong():
+    torch.manual_seed(0)
+    x = (5 * torch.randn(3000)).half().double().requires_grad_()
+
+    assert gradproof.check(lambda x: torch.sort(x)[0], x, contracts=(), seed=0).verdict is not Verdict.FAIL

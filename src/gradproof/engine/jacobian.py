@@ -30,6 +30,7 @@ FIRST_LOOK = 3e-8  # of the largest slope in a column: an error below it is not 
 NOISY = 8.0  # times the rounding of values, granted at first look
 BLIND = 0.05  # of the largest slope in a column: noise above it hides the column, which is then judged with care
 BENT = 1e-3  # of the largest slope in a column: a bend above it is looked at
+KINK = "kink"  # the first word where one is in the way
 Progress = Callable[[int, int], None]
 
 
@@ -78,6 +79,8 @@ class _Coverage:
                 judgement = judge(
                     cast(Subject, columns), probes=self.probes, seed=self.seed, options=self.options, exhaustive=True
                 )
+                if judgement.verdict is Verdict.FAIL and (tied := self._tied(judgement)):
+                    judgement = tied
                 yield judgement
                 if judgement.verdict is Verdict.FAIL:
                     named |= {finding.argument for finding in judgement.findings}
@@ -85,6 +88,17 @@ class _Coverage:
                     if len(unnamed) == len(few) + len(suspects) or len(named) > ARGUMENTS:
                         return
                     suspects, many = unnamed, WORST
+
+    def _tied(self, judgement: Judgement) -> Judgement | None:
+        """What is said of all inputs together, where that is a kink, and each wrong one alone moves nothing.
+
+        Where inputs tie, one of them is claimed to move the output, and it is moved by all of them together alone.
+        """
+        entries = [entry for finding in judgement.findings for entry in finding.entries]
+        if not entries or any(entry.numerical for entry in entries):
+            return None
+        whole = judge(self.subject, probes=self.probes, seed=self.seed, options=self.options)
+        return whole if whole.verdict is Verdict.INCONCLUSIVE and whole.reason.startswith(KINK) else None
 
     def _argument(self, column: int) -> str:
         return self.subject.inputs.locate(column).path

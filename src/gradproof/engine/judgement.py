@@ -17,6 +17,7 @@ from gradproof.engine.obstacles import (
     SCALE,
     STAIRS,
     STEEP,
+    TIED,
     Obstacle,
     all_undefined,
     kink,
@@ -292,6 +293,8 @@ def _disagreement(evidence: _Evidence, probe: Probe, span: Span | None) -> Judge
         return evidence.blocked(kink(worst.ladder.subject, worst))
     if worst.coarse and not located.entries:
         return evidence.blocked(roughness(worst))
+    if located.entries and not located.adds_up:
+        return evidence.blocked(TIED)
     if located.entries and all(entry.numerical == 0 and on_a_tread(worst, c) for c, entry in located.entries):
         return evidence.blocked(STAIRS)
     return evidence.failed(tuple(_findings(evidence.subject, located)) or (_unlocated(worst),))

@@ -23,6 +23,8 @@ from gradproof.engine.weighing import CLAIM_ACCURACY, CLAIM_ROUNDING, Probing, c
 SHOWN = 10  # entries at most, and one of every further argument
 ARGUMENTS = 10  # further ones at most
 OUTPUTS_SHOWN = 4  # affected outputs of one entry
+ADDITIVE = 0.3  # of the whole: so much may be missing of it, or too much, where there is a derivative
+STEADY = 0.02  # of a leap in slope: by so much it may differ from rung to rung
 CHEAP = 1 << 13  # outputs for which every wrong entry, and not only the worst, is followed to the outputs it affects
 
 
@@ -33,6 +35,7 @@ class Located:
     entries: tuple[tuple[int, Entry], ...]
     more: bool
     forgiven: bool
+    adds_up: bool = True  # whether the entries, each measured by itself, make up what the probe disagrees by
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +120,25 @@ def localise(probe: Probe, options: Probing, *, most: int = SHOWN) -> Located:
     for column in off if subject.outputs.size <= CHEAP else off[:1]:
         column.follow()
     wrong = [column for column in off if not column.forgiven(options)]
+    if probe.kinks:
+        wrong = [column for column in wrong if not column.at_a_kink()]
     entries = [(column.coordinate, column.entry) for column in _shown(wrong)]
     entries.sort(key=lambda pair: -abs(pair[1].claimed - pair[1].numerical))
     more = bool(outcome.left) or len(wrong) > SHOWN
-    return Located(entries=tuple(entries), more=more, forgiven=bool(off) and not wrong)
+    return Located(
+        entries=tuple(entries),
+        more=more,
+        forgiven=bool(off) and not wrong,
+        adds_up=more or _adds_up(probe, off),
+    )
+
+
+def _adds_up(probe: Probe, columns: list[_Column]) -> bool:
+    """Whether errors of single coordinates make up the whole: of a function that has a derivative they do."""
+    parts = sum((column.claimed - column.numerical) * column.step for column in columns)
+    slack = sum(column.bar * abs(column.step) for column in columns) + probe.bar
+    whole = probe.claim.slope - probe.sums.slope
+    return not abs(parts - whole) > slack + ADDITIVE * max(abs(parts), abs(whole))
 
 
 def _elsewhere(
@@ -178,7 +196,7 @@ class _Column:
         self.subject, self.probe, self.coordinate = subject, probe, coordinate
         piece = restricted(subject, probe.ladder.direction, coordinate, coordinate + 1)
         self.piece, self.step = piece, float(piece[coordinate].sum())
-        ladder = Ladder(subject, piece)
+        self.ladder = ladder = Ladder(subject, piece)
         ladder.add(exponent, exponent + 1)
         self.estimates: Estimates = ladder.estimates()
         sums = combine(ladder, probe.cotangent)
@@ -207,6 +225,16 @@ class _Column:
         worst = self.entry
         error = abs(worst.claimed - worst.numerical) - worst.bar
         return worst.output is None or error <= options.atol + options.rtol * abs(worst.numerical)
+
+    def at_a_kink(self) -> bool:
+        """Whether the slope of another output leaps, at the point, by as much as this entry is off.
+
+        Where several inputs tie, an order of them is claimed that each alone does not show.
+        """
+        finer, coarser = (abs(after - before) for before, after in map(self.ladder.sides, self.ladder.rungs))
+        stays = abs(finer - coarser) <= STEADY * finer
+        leap = float(self.subject.arrays.where(stays, finer, 0.0).max()) / abs(self.step)
+        return abs(self.entry.claimed - self.entry.numerical) <= (1 + STEADY) * leap
 
     def follow(self) -> None:
         """Make the entry that of the one output in which it is most wrong, where there is one."""

@@ -72,6 +72,13 @@ STEEP = Obstacle(
 )
 
 
+TIED = Obstacle(
+    "kink: the slope along several inputs together is not made up of their slopes one by one, as where inputs tie for "
+    "a median, so the function has no derivative at the point",
+    "Check at a point where no inputs are equal.",
+)
+
+
 def roughness(probe: Probe) -> Obstacle:
     """What to call values that are too rough for a slope."""
     return STAIRS if bool(probe.ladder.stands_still().any()) else NOISE
