@@ -94,8 +94,7 @@ class _Coverage:
 
         Where inputs tie, one of them is claimed to move the output, and it is moved by all of them together alone.
         """
-        entries = [entry for finding in judgement.findings for entry in finding.entries]
-        if not entries or any(entry.numerical for entry in entries):
+        if not judgement.entries or any(entry.numerical for entry in judgement.entries):
             return None
         whole = judge(self.subject, probes=self.probes, seed=self.seed, options=self.options)
         return whole if whole.verdict is Verdict.INCONCLUSIVE and whole.reason.startswith(KINK) else None

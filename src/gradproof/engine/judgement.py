@@ -53,6 +53,11 @@ class Judgement:
     readings: tuple[Reading, ...] = ()
     maps: tuple[HeatMap, ...] = ()
 
+    @property
+    def entries(self) -> list[Entry]:
+        """The wrong entries of all findings."""
+        return [entry for finding in self.findings for entry in finding.entries]
+
     def named(self, mode: str) -> Judgement:
         """The same, said of a mode or a nesting of modes."""
         if not self.findings and not self.readings:

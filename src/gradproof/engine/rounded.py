@@ -49,7 +49,7 @@ def judge_rounded(
     """Judge the function in double precision, then its gradient in low precision by the one in double."""
     judgement = judged(wide, probes=probes, seed=seed, options=options)
     if judgement.verdict is Verdict.FAIL and _within_rounding(judgement, subject.precision):
-        note = HIDDEN.format(error=max(abs(_relative(entry)) for entry in _entries(judgement)))
+        note = HIDDEN.format(error=max(abs(_relative(entry)) for entry in judgement.entries))
         lenient = replace(options, rtol=options.rtol + ROUNDINGS * subject.precision)
         judgement = judged(wide, probes=probes, seed=seed, options=lenient)
         judgement = replace(judgement, notes=(*judgement.notes, note))
@@ -88,16 +88,12 @@ def _within_rounding(judgement: Judgement, precision: float) -> bool:
 
     Several that are all alike, and more than a rounded constant makes, are a wrong factor, which rounding is not.
     """
-    errors = [_relative(entry) for entry in _entries(judgement)]
+    errors = [_relative(entry) for entry in judgement.entries]
     if not errors or not max(map(abs, errors)) <= ROUNDINGS * precision:
         return False
     least, most = min(errors), max(errors)
     alike = len(errors) >= SEVERAL and most - least <= ALIKE * max(abs(least), abs(most))
     return not (alike and min(map(abs, errors)) > CONSTANT * precision)
-
-
-def _entries(judgement: Judgement) -> list[Entry]:
-    return [entry for finding in judgement.findings for entry in finding.entries]
 
 
 def _relative(entry: Entry) -> float:

@@ -17,6 +17,7 @@ def pushed(subject: TorchSubject, tangents: Sequence[Tensor | None]) -> Tensor:
     """The outputs' tangents as one vector; an input whose tangent is None is passed as a plain tensor."""
     evaluations = subject.tally.evaluations
     points = [replica(point) for point in subject.points]
+    # a jvp may write to them, but for torch's own zeros, which are told by their kind
     own = [tangent if tangent is None or tangent._is_zerotensor() else tangent.clone() for tangent in tangents]
     try:
         return subject.outputs.coordinates(push_level(subject.results_of, points, own)).clone()
