@@ -58,7 +58,7 @@ class Call:
         if not isinstance(inputs, (tuple, list)) and not self._by_name:
             self._spread = (inputs,)
         self._leaves = list(trees.leaves(self._spread, "inputs"))
-        self._flat = not self._by_name and trees.is_flat(self._spread)
+        self._flat = not self._by_name and trees.is_flat(self._spread, Tensor)
         self.slots = list(self._slots())
 
     def invoke(self, tensors: Sequence[Tensor]) -> Any:

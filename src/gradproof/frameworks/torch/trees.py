@@ -39,14 +39,24 @@ def leaves(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
         yield path, tree
 
 
-def is_flat(tree: tuple[Any, ...] | list[Any]) -> bool:
-    """Whether every member is a leaf.
+def is_flat(tree: tuple[Any, ...] | list[Any], kind: type) -> bool:
+    """Whether every leaf of a kind is a member itself, and whatever else is a container is a tuple, which never changes.
 
-    >>> is_flat([1, None]), is_flat((1, [2]))
-    (True, False)
+    >>> is_flat([1, None, (2, (3,))], int), is_flat((1, (2, 3)), str), is_flat((1, [2.0]), int)
+    (False, True, False)
     """
-    kinds = (member.__class__ for member in tree)
-    return not any(issubclass(kind, (tuple, list)) or _is_mapping(kind) or _fields(kind) is not None for kind in kinds)
+    return all(not _is_container(member) or _is_constant(member, kind) for member in tree)
+
+
+def _is_container(tree: Any) -> bool:
+    known = tree.__class__
+    return isinstance(tree, (tuple, list)) or _is_mapping(known) or _fields(known) is not None
+
+
+def _is_constant(tree: Any, kind: type) -> bool:
+    if isinstance(tree, tuple):
+        return all(_is_constant(member, kind) for member in tree)
+    return not isinstance(tree, kind) and not _is_container(tree)
 
 
 def rebuild(tree: Any, leaf: Callable[[Any], Any]) -> Any:

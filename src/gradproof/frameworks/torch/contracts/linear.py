@@ -37,7 +37,7 @@ def linear(subject: TorchSubject, terms: Terms) -> Outcome:
     factor = SMALL_FACTOR if subject.precision > COARSE else FACTOR
     many = subject.pullback(factor * terms.cotangent(subject))
     worst, gap = furthest(len(once), lambda where: _gap(subject, once[where], many[where] / factor, abs(factor)))
-    if not _is_beyond_rounding(subject, terms, gap):
+    if not gap or not _is_beyond_rounding(subject, terms, gap):
         return KEPT
     place = subject.inputs.locate(worst)
     return broken(
@@ -52,6 +52,8 @@ def linear(subject: TorchSubject, terms: Terms) -> Outcome:
 def _left_at_zero(subject: TorchSubject, once: Tensor) -> tuple[int, float]:
     """What an incoming gradient of zeros gives, where that is most; zero where it is no more than rounding."""
     found = subject.pullback(torch.zeros_like(subject.centre))
+    if not found.any():
+        return 0, 0.0
 
     def size(where: slice) -> Tensor:
         return torch.where(once[where].isfinite(), found[where].nan_to_num(torch.inf).abs(), 0.0)

@@ -19,6 +19,8 @@ def repeatable(subject: TorchSubject, terms: Terms) -> Outcome:
     """Two pullbacks of one incoming gradient through one graph are equal."""
     first = terms.gradient(subject)
     second = subject.pullback(terms.cotangent(subject))
+    if torch.equal(first, second):
+        return KEPT
 
     def difference(where: slice) -> Tensor:
         once, again = first[where], second[where]
