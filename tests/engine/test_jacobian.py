@@ -854,3 +854,43 @@ def test_one_of_them_that_does_it_alone_is_found(mode):
 
     assert judgement.verdict is Verdict.FAIL
     assert [entry.index for entry in judgement.findings[0].entries] == [(3,)]
+
+
+# A kink of the curvature: the error of a difference shrinks no faster than its step.
+
+
+def joined(points, off=0.0):
+    """Functions of one number each, x·exp(−|x|), whose curvature jumps at zero; the claim of the first is off."""
+
+    def claim(x):
+        slopes = (1 - abs(x)) * np.exp(-abs(x))
+        slopes[0] += off
+        return np.diag(slopes)
+
+    return claiming(lambda x: x * np.exp(-abs(x)), claim, np.asarray(points, float))
+
+
+@both_modes
+@pytest.mark.parametrize("points", [[0, 3, 4, 5], [0, 3, 0, -5], [0, 3]], ids=str)
+def test_a_kink_of_the_curvature_passes_after_a_few_finer_steps(mode, points):
+    subject = joined(points)
+    subject.evaluations = 0
+
+    judgement = judged(subject, mode)
+
+    assert judgement.verdict is Verdict.PASS
+    assert subject.evaluations <= 6 + 6 * points.count(0)
+
+
+@both_modes
+@thoroughly
+@given(seed=seeds, scale=st.floats(0.1, 30), times=st.floats(1.1, 1e3))
+def test_an_error_beyond_the_resolution_is_found_at_a_kink_of_the_curvature(mode, seed, scale, times):
+    right = judged(joined([0, scale, 2 * scale]), mode, seed)
+    off = times * right.resolution.absolute  # above: a difference errs to below, and a claim may err just as it does
+
+    wrong = judged(joined([0, scale, 2 * scale], off), mode, seed)
+
+    assert right.verdict is Verdict.PASS
+    assert wrong.verdict is Verdict.FAIL
+    assert (0, 0) in places(wrong)

@@ -3,8 +3,8 @@
 The claimed Jacobian comes by rows, from pullbacks, or by columns, from pushforwards. Columns that share no row in it
 are moved together, each by a step of its own, so that a claimed zero that is none shows as well. A first look takes one
 step to either side. Columns in which something lies outside its allowance, or bends, are looked at once more if they
-are few, each by itself. What is then left is judged with all care: as a subject (`Columns`) whose outputs are the
-entries themselves.
+are few, each by itself; those that are off by little, as where the curvature has a kink, on far finer steps too. What
+is then left is judged with all care: as a subject (`Columns`) whose outputs are the entries themselves.
 """
 
 from __future__ import annotations
@@ -20,18 +20,32 @@ from gradproof.engine.ladder import ROUNDING, first_step
 from gradproof.engine.localisation import ARGUMENTS
 from gradproof.engine.obstacles import all_undefined
 from gradproof.engine.results import Resolution, Verdict
+from gradproof.engine.slopes import RATIO
 from gradproof.engine.subject import Array, DerivativeError, Subject
 from gradproof.engine.weighing import CLAIM_ACCURACY, Probing
 
 HELD = 1 << 25  # entries of the claimed Jacobian at a time
 WORST = 12  # columns judged with all care first: more than are shown, and if they are wrong, it is enough
 CAREFULLY = 64  # columns judged together with all care
-FIRST_LOOK = 3e-8  # of the largest slope in a column: an error below it is not looked for
 NOISY = 8.0  # times the rounding of values, granted at first look
 BLIND = 0.05  # of the largest slope in a column: noise above it hides the column, which is then judged with care
-BENT = 1e-3  # of the largest slope in a column: a bend above it is looked at
+LITTLE = 1e-3  # of the largest slope in a column: what is off by more is judged with care
+CLOSER = (RATIO**-4, RATIO**-5)  # times the first step, for columns that are off by little
+BEYOND = 1.25  # times what a column was off by
+DISTINCT = 4.0  # times what far finer steps can tell: an error below it is not left to them
 KINK = "kink"  # the first word where one is in the way
 Progress = Callable[[int, int], None]
+
+
+class _Look(NamedTuple):
+    """What of the largest slope in a column an error has to be to be looked for, and what a bend."""
+
+    error: float
+    bend: float
+
+
+FIRST = _Look(error=3e-8, bend=1e-3)
+CLOSE = _Look(error=1e-7, bend=1e-6)
 
 
 def judge_fully(
@@ -57,10 +71,13 @@ class _Coverage:
     ) -> None:
         self.subject, self.probes, self.seed, self.options = subject, probes, seed, options
         self.progress = progress or (lambda done, of: None)
-        step = options.step or first_step(subject.precision)
-        self.direction = subject.direction(seed, step, options.step is not None)
+        self.direction = self._direction(1.0)
         self.steps = subject.arrays.where(self.direction == 0, math.inf, abs(self.direction))
         self.rows, self.columns = subject.outputs.size, subject.inputs.size
+
+    def _direction(self, t: float) -> Array:
+        step = t * (self.options.step or first_step(self.subject.precision))
+        return self.subject.direction(self.seed, step, self.options.step is not None)
 
     def judgements(self) -> Iterator[Judgement]:
         """What the first look says, and then what care says of the suspicious columns.
@@ -149,42 +166,65 @@ class _Coverage:
                 if len(group) == 1:
                     alone[group[0]] = off
                 else:
-                    in_groups |= dict.fromkeys(self._involved(claimed, group, off.rows, band), off)
+                    in_groups |= dict.fromkeys(self._involved(claimed, group, off, band), off)
             self.progress(count + stop, 2 * count)
         if 0 < len(in_groups) <= CAREFULLY:
             in_groups = self._alone(claimed, list(in_groups), band)
-        doubts = sorted((alone | in_groups).items(), key=lambda pair: -pair[1].excess)
-        suspects = list(dict.fromkeys([*unknown, *(column for column, _ in doubts)]))
+        doubts = self._looked_closer(claimed, alone | in_groups, band)
+        worst_first = sorted(doubts, key=lambda column: -doubts[column].excess)
+        suspects = list(dict.fromkeys([*unknown, *worst_first]))
         relative = band.coarsest / largest if largest else math.inf
         return suspects, Resolution(absolute=band.coarsest, relative=relative), largest, band.largest
 
     def _alone(self, claimed: Array, columns: list[int], band: _Band) -> dict[int, _Off]:
         """Which of some columns are off, each moved by itself: together they may do what none does alone."""
-        directions = directions_of(self.subject.arrays, self.direction, [[column] for column in columns])
-        predicted = (claimed[:, columns] * self.direction[columns]).T
-        found = band.compare(directions, self.steps[columns][:, None], predicted)
+        return self._seen(claimed, columns, band, self.direction, FIRST)
+
+    def _looked_closer(self, claimed: Array, doubts: dict[int, _Off], band: _Band) -> dict[int, _Off]:
+        """Without the columns that were off by little, and are right on far finer steps, as two of them say.
+
+        An error larger than what they were off by would have been left to all care. One just as large may look right.
+        """
+        slightly = [column for column, off in doubts.items() if off.slight]
+        if not 0 < len(slightly) <= CAREFULLY or self.options.step is not None:
+            return doubts
+        wrong = {column for t in CLOSER for column in self._seen(claimed, slightly, band, self._direction(t), CLOSE)}
+        right = [doubts[column] for column in slightly if column not in wrong]
+        band.coarsest = max([band.coarsest, *(BEYOND * off.error for off in right)])
+        return {column: off for column, off in doubts.items() if not off.slight or column in wrong}
+
+    def _seen(self, claimed: Array, columns: list[int], band: _Band, direction: Array, look: _Look) -> dict[int, _Off]:
+        """Which of some columns are off, each moved by itself by its coordinate of a direction."""
+        directions = directions_of(self.subject.arrays, direction, [[column] for column in columns])
+        moves = direction[columns]
+        found = band.compare(directions, abs(moves)[:, None], (claimed[:, columns] * moves).T, look)
         return {columns[off.number]: off for off in found}
 
-    def _involved(self, claimed: Array, group: list[int], rows: Array, band: _Band) -> list[int]:
-        """The columns of a group with an entry in some rows, if alone they change these rows as the group does.
+    def _involved(self, claimed: Array, group: list[int], off: _Off, band: _Band) -> list[int]:
+        """The columns of a group with an entry in the rows that are off, if alone they change these as the group does.
 
         If not, a column changes them that is not said to, and that may be any of the group.
         """
-        xp = self.subject.arrays
-        entries = (claimed[rows][:, group] != 0).any(0).tolist()
+        entries = (claimed[off.rows][:, group] != 0).any(0).tolist()
         involved = [column for column, has_entry in zip(group, entries, strict=True) if has_entry]
         if not involved or len(involved) == len(group):
             return group
-        slopes = band.slopes(directions_of(xp, self.direction, [involved, group]))[0][:, rows]
-        return involved if bool((abs(slopes[0] - slopes[1]) <= 0.5 * band.noise[rows]).all()) else group
+        slopes = band.slopes(directions_of(self.subject.arrays, self.direction, [involved]))[0][0, off.rows]
+        return involved if bool((abs(slopes - off.slopes) <= 0.5 * band.noise[off.rows]).all()) else group
 
 
 class _Off(NamedTuple):
-    """A direction, by its number, along which something is not as claimed: how far off, and in which rows."""
+    """A direction, by its number, along which something is not as claimed: how far off, in which rows, of what slopes.
+
+    `excess` is the error over what is allowed. `slight` says that it is off by little; what bends or is hidden is not.
+    """
 
     number: int
+    error: float
     excess: float
     rows: Array
+    slopes: Array
+    slight: bool
 
 
 class _Band:
@@ -213,7 +253,7 @@ class _Band:
         ahead *= 0.5
         return ahead, bends
 
-    def compare(self, directions: Array, steps: Array, predicted: Array) -> list[_Off]:
+    def compare(self, directions: Array, steps: Array, predicted: Array, look: _Look = FIRST) -> list[_Off]:
         """The directions along which something is off, bent or hidden.
 
         `steps` are the shortest along each direction, of those that are taken.
@@ -228,21 +268,26 @@ class _Band:
             hidden &= size > 0
         size *= CLAIM_ACCURACY
         allowed = size + self.noise
-        allowed += FIRST_LOOK * peak
+        allowed += look.error * peak
         if options.rtol or options.atol:
             allowed += options.rtol * abs(slopes) + options.atol * steps
         error = abs(slopes - predicted)
-        fine = (error <= allowed) & (bends <= BENT * peak + 4 * self.noise) & ~hidden
+        visible = (bends <= look.bend * peak + 4 * self.noise) & ~hidden
+        fine = (error <= allowed) & visible
         seen = allowed / steps
         seen[hidden] = 0.0
         self.coarsest = max(self.coarsest, float(seen.max()))
         if bool(fine.all()):
             return []
+        told_closer = DISTINCT * (CLOSE.error * peak + self.noise / CLOSER[-1])
+        little = (error >= told_closer) & (error <= LITTLE * peak)
+        slight = (visible & ((error <= allowed) | little)).all(1).tolist()
+        excess = xp.nan_to_num(xp.amax(error / allowed, 1), nan=math.inf, posinf=math.inf).tolist()
+        worst = xp.amax(error / steps, 1).tolist()
         found = []
         for number in xp.where(~fine.all(1))[0].tolist():
-            excess = float((error[number] / allowed[number]).max())
             rows = xp.where(~fine[number])[0]
-            found.append(_Off(number, excess if math.isfinite(excess) else math.inf, rows))
+            found.append(_Off(number, worst[number], excess[number], rows, slopes[number][rows], slight[number]))
         return found
 
 

@@ -78,18 +78,16 @@ class Space:
     ) -> None:
         """`device` is where the coordinates are held; by default that of the first tensor."""
         self.parts: list[Part] = []
-        start = 0
+        self.size = 0
+        self.precision = 0.0  # the spacing of numbers near one, the coarsest
+        self.largest = math.inf  # finite number in any dtype
+        self.tiny = 0.0  # distance between the smallest numbers
         for path, tensor, chart in zip(paths, tensors, charts, strict=True):
-            stop = start + chart.size
-            self.parts.append(Part(path, chart, tensor.dtype, tensor.device, start, stop))
-            start = stop
-        self.size = start
-        limits = [_limits(part.dtype) for part in self.parts]
-        self.precision = max(
-            [eps for eps, _, _ in limits], default=0.0
-        )  # the spacing of numbers near one, the coarsest
-        self.largest = min([most for _, most, _ in limits], default=math.inf)  # finite number in any dtype
-        self.tiny = max([least for _, _, least in limits], default=0.0)  # distance between the smallest numbers
+            start, self.size = self.size, self.size + chart.size
+            self.parts.append(Part(path, chart, tensor.dtype, tensor.device, start, self.size))
+            precision, largest, tiny = _limits(tensor.dtype)
+            self.precision, self.tiny = max(self.precision, precision), max(self.tiny, tiny)
+            self.largest = min(self.largest, largest)
         self.plain = all(isinstance(chart, Strided) for chart in charts)
         self.device = device or (tensors[0].device if tensors else torch.device("cpu"))
 
