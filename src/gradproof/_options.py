@@ -45,8 +45,7 @@ class Options:
 
     def __post_init__(self) -> None:
         self._check_choices()
-        for name in ("rtol", "atol", "nondet_tol"):
-            value = getattr(self, name)
+        for name, value in (("rtol", self.rtol), ("atol", self.atol), ("nondet_tol", self.nondet_tol)):
             if not _is_number(value) or not 0 <= value < math.inf:
                 raise InputError(f"{name}={value!r}: pass a finite number that is not negative.")
         if self.step is not None and not (_is_number(self.step) and 0 < self.step < math.inf):
@@ -89,4 +88,4 @@ def modes_of(modes: str | Iterable[str] | None) -> tuple[str, ...] | None:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value)
+    return value.__class__ is float or (isinstance(value, (int, float)) and not isinstance(value, bool))

@@ -280,3 +280,12 @@ def test_the_precision_that_values_were_cast_to_shows_in_them_and_counts_show_no
     values = np.random.default_rng(0).uniform(0.5, 2, 20)
 
     assert precision_shown(np, [rounded(values), rounded(-values)]) == unit
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_bar_of_stairs_covers_the_slope_beside_a_kink(seed):
+    point = 0.3125  # in half precision: fine steps stand still, coarse ones reach beyond the kink
+    corner = float(np.float16(point - 1.5 * first_step(float(np.finfo(np.float16).eps)) * point))
+    value, (_, slope) = bent("max", corner, 0.0, 1.0)
+
+    assert misses(ladder_of(ideal(value, [point], np.float16), seed, (-3, -2, -1, 0, 1, 2)), slope) == []

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from gradproof.engine.climbing import FINEST, grow, most_informative_bar, outliers
 from gradproof.engine.ladder import BOTTOM, Ladder, first_step
-from gradproof.engine.probe import ENOUGH, NEAR_FLOOR, Probe, dust, wide
+from gradproof.engine.probe import ENOUGH, NEAR_FLOOR, Probe, blurred, dust, wide
 from gradproof.engine.slopes import RATIO
 from gradproof.engine.subject import Array, Subject, Watched
 from gradproof.engine.weighing import (
@@ -174,7 +174,7 @@ def _look_closer(probe: Probe, step: float, options: Probing) -> Probe:
         if options.step is None:
             grow(ladder, cotangent, step, math.inf if thorough else ENOUGH * probe.claim.largest_contribution)
         probe = _settled(probe, cotangent, options)
-        if probe.agrees:
+        if probe.agrees and not blurred(probe):
             break
     if not probe.agrees and options.step is None and _deeper(probe):
         probe = _settled(probe, cotangent, options)

@@ -31,7 +31,9 @@ def groups_of(xp: Array, jacobian: Array, steps: Array) -> list[list[int]] | Non
     rows_of: list[list[int]] = [[] for _ in range(columns)]
     for row, column in zip(*(index.tolist() for index in xp.where(pattern)), strict=True):
         rows_of[column].append(row)
-    sizes = [math.frexp(step)[1] // LIKE if step else None for step in steps.tolist()]
+    powers = [math.frexp(step)[1] if step else None for step in steps.tolist()]
+    longest = max((power for power in powers if power is not None), default=0)
+    sizes = [None if power is None else (longest - power) // LIKE for power in powers]
     groups: list[list[int]] = []
     taken: list[tuple[int | None, set[int]]] = []
     for column, rows in enumerate(rows_of):

@@ -170,9 +170,11 @@ class _Coverage:
             self.progress(count + stop, 2 * count)
         if 0 < len(in_groups) <= CAREFULLY:
             in_groups = self._alone(claimed, list(in_groups), band)
-        doubts = self._looked_closer(claimed, alone | in_groups, band)
-        worst_first = sorted(doubts, key=lambda column: -doubts[column].excess)
-        suspects = list(dict.fromkeys([*unknown, *worst_first]))
+        suspects = unknown
+        if doubts := alone | in_groups:
+            doubts = self._looked_closer(claimed, doubts, band)
+            worst_first = sorted(doubts, key=lambda column: -doubts[column].excess)
+            suspects = list(dict.fromkeys([*unknown, *worst_first]))
         relative = band.coarsest / largest if largest else math.inf
         return suspects, Resolution(absolute=band.coarsest, relative=relative), largest, band.largest
 

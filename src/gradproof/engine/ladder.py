@@ -6,6 +6,7 @@ Nothing in this module knows about autograd, layouts or reports.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -21,6 +22,7 @@ BOTTOM = (0, 1)  # the exponents of the rungs that a ladder begins with
 SAMPLE = 1 << 12  # outputs that stand for all when noise is told
 
 
+@functools.cache
 def first_step(precision: float) -> float:
     """The lowest rung's step, relative to the point's scale: near the cube root of the precision.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from gradproof.engine.ladder import Ladder
-from gradproof.engine.obstacles import MEANINGFUL, Obstacle
-from gradproof.engine.probe import Probe
+from gradproof.engine.obstacles import Obstacle
+from gradproof.engine.probe import MEANINGFUL, Probe
 from gradproof.engine.results import Entry, Finding, Place
 from gradproof.engine.subject import Subject
 from gradproof.engine.weighing import combine, restricted

@@ -9,14 +9,11 @@ from gradproof.engine.asking import FEW
 from gradproof.engine.ladder import ROUNDING, Ladder, first_step
 from gradproof.engine.localisation import search
 from gradproof.engine.nearby import OWN_SIZE
-from gradproof.engine.probe import NEAR_FLOOR, Probe
+from gradproof.engine.probe import MEANINGFUL, Probe, blurred
 from gradproof.engine.slopes import RATIO, TALL
 from gradproof.engine.subject import Subject
 from gradproof.engine.weighing import CAUTION, Sums, combine, predicted, restricted
 
-MEANINGFUL = 0.2  # a bar wider than this fraction of the largest contribution would let too much pass
-ZERO = 1e-3  # and wider than this fraction of what the values' size suggests, it does not show a gradient to be zero
-HIDING = 0.02  # and wider than this fraction of the slope seen from afar, it may hide one
 ROUGH = 1e-6  # of the values, and of what they change by on the coarsest step: so much is no rounding and not smooth
 GENTLY = 4  # rungs below that on which a slope fills the roughness, where it shows
 LIKE = 2.0  # a leap up to so many times what is claimed, and no less than one part of as many, is of the claim's kind
@@ -162,7 +159,6 @@ def obstacle(probe: Probe, outputs: int) -> Obstacle | None:
     `outputs` is the number of all outputs of which a few may be spared; none where there is to be no exception.
     """
     subject = probe.ladder.subject
-    blurred = _blurred(subject, probe)
     if probe.kinks:
         return kink(subject, probe)
     if beyond := _not_finite(subject, probe):
@@ -171,7 +167,7 @@ def obstacle(probe: Probe, outputs: int) -> Obstacle | None:
             "point itself or beside it",
             "Choose a point inside the function's domain; the other entries agree.",
         )
-    if probe.unresolved <= max(FEW * outputs, outputs >= 20) and not blurred:  # one of twenty may be an accident
+    if probe.unresolved <= max(FEW * outputs, outputs >= 20) and not blurred(probe):  # one of twenty may be an accident
         return None
     if not probe.repeatable:
         return RANDOM
@@ -200,34 +196,6 @@ def all_undefined(subject: Subject) -> Obstacle | None:
         "non-finite: every output entry is NaN or infinite at the point itself",
         "Choose a point inside the function's domain.",
     )
-
-
-def _blurred(subject: Subject, probe: Probe) -> bool:
-    """Whether the bar is so wide that a pass would mean nothing."""
-    wide, largest = probe.bar, probe.claim.largest_contribution
-    if largest:
-        return wide > max(MEANINGFUL * largest, probe.claim.forgiven) and wide > ZERO * _natural(subject)
-    if _hides(probe):
-        return True
-    afar = float(probe.ladder.afar().max()) if len(probe.ladder.rungs) > 2 else 0.0
-    return wide > NEAR_FLOOR * probe.sums.floor and wide > ZERO * max(_natural(subject), afar)
-
-
-def _hides(probe: Probe) -> bool:
-    """Whether the bar of a slope that is claimed to be zero would hide how the values move on the coarsest rung.
-
-    They have to move by more than their rounding: where that is all they do, there is nothing to hide.
-    """
-    ladder, rung = probe.ladder, probe.ladder.rungs[-1]
-    afar, rounding = ladder.afar(), ROUNDING * ladder.subject.precision * abs(ladder.subject.centre)
-    moves = ladder.subject.arrays.where(afar * rung.t > NEAR_FLOOR * rounding, afar * probe.cotangent, 0.0)
-    return probe.bar > HIDING * math.sqrt(float(moves @ moves)) > 0
-
-
-def _natural(subject: Subject) -> float:
-    """The slope that values of this size would have if they changed by as much as the inputs do."""
-    xp, values = subject.arrays, abs(subject.centre)
-    return first_step(subject.precision) * float(xp.where(xp.isfinite(values), values, 0.0).max())
 
 
 def _not_finite(subject: Subject, probe: Probe) -> int:

@@ -9,14 +9,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from gradproof.engine.ladder import Ladder, first_step
-from gradproof.engine.subject import Array
+from gradproof.engine.ladder import ROUNDING, Ladder, first_step
+from gradproof.engine.subject import Array, Subject
 from gradproof.engine.weighing import CAUTION, CLAIM_ROUNDING, Claim, Sums, predicted, weighed
 
 DUST = 4e-12  # of the derivative's largest entry, or of the largest value, which rounding may leave in any entry
 NOTHING = 1e-4  # of the largest value, over a step as long as the point: below it a derivative is as good as none
 ENOUGH = 3e-8  # a bar below this fraction of the largest contribution to the slope needs no improvement
 NEAR_FLOOR = 30.0  # nor does one within this multiple of what rounding alone would give
+MEANINGFUL = 0.2  # a bar wider than this fraction of the largest contribution would let too much pass
+ZERO = 1e-3  # and wider than this fraction of what the values' size suggests, it does not show a gradient to be zero
+HIDING = 0.02  # and wider than this fraction of the slope seen from afar, it may hide one
 LOW = 1e-10  # precision, from which on values are too coarse for a bar to be all that stands between right and wrong
 CLEARLY = 1.3  # bars beyond the bar are asked for then
 
@@ -132,3 +135,31 @@ def dust(ladder: Ladder, entry: float, change: float) -> float:
     many, values = math.sqrt(ladder.moved), first_step(subject.precision) * subject.value_size
     least = DUST * (values * many if change < NOTHING * values else min(entry * ladder.reach, change * many))
     return least if math.isfinite(least) else 0.0
+
+
+def blurred(probe: Probe) -> bool:
+    """Whether the bar is so wide that a pass would mean nothing."""
+    subject, wide, largest = probe.ladder.subject, probe.bar, probe.claim.largest_contribution
+    if largest:
+        return wide > max(MEANINGFUL * largest, probe.claim.forgiven) and wide > ZERO * _natural(subject)
+    if _hides(probe):
+        return True
+    afar = float(probe.ladder.afar().max()) if len(probe.ladder.rungs) > 2 else 0.0
+    return wide > NEAR_FLOOR * probe.sums.floor and wide > ZERO * max(_natural(subject), afar)
+
+
+def _hides(probe: Probe) -> bool:
+    """Whether the bar of a slope that is claimed to be zero would hide how the values move on the coarsest rung.
+
+    They have to move by more than their rounding: where that is all they do, there is nothing to hide.
+    """
+    ladder, rung = probe.ladder, probe.ladder.rungs[-1]
+    afar, rounding = ladder.afar(), ROUNDING * ladder.subject.precision * abs(ladder.subject.centre)
+    moves = ladder.subject.arrays.where(afar * rung.t > NEAR_FLOOR * rounding, afar * probe.cotangent, 0.0)
+    return probe.bar > HIDING * math.sqrt(float(moves @ moves)) > 0
+
+
+def _natural(subject: Subject) -> float:
+    """The slope that values of this size would have if they changed by as much as the inputs do."""
+    xp, values = subject.arrays, abs(subject.centre)
+    return first_step(subject.precision) * float(xp.where(xp.isfinite(values), values, 0.0).max())

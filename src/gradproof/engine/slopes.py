@@ -25,6 +25,7 @@ from itertools import pairwise
 from gradproof.engine.subject import Array
 
 RATIO = 4.0  # between the steps of neighbouring rungs
+CURVED = 3.0  # times as uneven as on a quarter of the step, below which it is no curvature that is uneven
 BEND = 0.05  # how much of the even fourth difference enters the bar
 FOURTH = 37.6  # standard deviations of noise in the even fourth difference, for one in each value
 DEVIATIONS = 4.0  # standard deviations of the noise that is usual, granted to every value in proportion to its size
@@ -283,6 +284,8 @@ def _mind_the_stairs(
         plain = (upper.plus - upper.minus) * (0.5 / upper.t)
         drop = abs((lower.plus - lower.minus) * (0.5 / lower.t) - plain)
         bar = drop * (RATIO**2 / (RATIO**2 - 1)) + height * (1 / lower.t + 0.5 / upper.t) + rough * (BEND / upper.t)
+        near, far = (abs(rung.split(centre)[1]) * (0.5 / rung.t) for rung in (lower, upper))
+        bar = bar + xp.where(far < CURVED * near, far, 0.0)  # how much one side alone differs, by a kink on the other
         pair.value = xp.where(stairs, plain, pair.value)
         pair.bar = xp.where(stairs, xp.where(pair.flat, math.inf, bar), pair.bar)
     for triple in triples:

@@ -785,7 +785,7 @@ class Spoiled(torch.autograd.Function):
 def test_every_entry_is_verified_where_the_whole_jacobian_vanishes(function, order):
     still = torch.zeros(4, dtype=torch.float64, requires_grad=True)
 
-    assert full(function, still, order=order).passed
+    assert all(full(function, still, order=order, seed=seed).passed for seed in range(12))
     assert full(lambda x: Spoiled.apply(function(x), x), still).verdict is Verdict.FAIL
 
 

@@ -148,7 +148,7 @@ class Call:
 
 def differentiable(tensor: Tensor) -> bool:
     """Whether derivatives with respect to this tensor exist."""
-    return tensor.is_floating_point() or tensor.is_complex()
+    return tensor.dtype.is_floating_point or tensor.dtype.is_complex
 
 
 def _name_of(function: Callable[..., Any]) -> str:

@@ -40,13 +40,13 @@ class Keyworded(nn.Module):
 
 def blamed(judgement: Judgement, subject: TorchSubject, judge: Judge) -> Judgement:
     """The judgement, whose first finding about values names the parts that are wrong by themselves."""
-    wrong = next((finding for finding in judgement.findings if finding.kind in KINDS), None)
-    if wrong is None:
+    wrong = [finding for finding in judgement.findings if finding.kind in KINDS]
+    if not wrong:
         return judgement
     found = culprits(subject, judge)
     if not found:
         return judgement
-    findings = tuple(replace(each, culprits=found) if each is wrong else each for each in judgement.findings)
+    findings = tuple(replace(each, culprits=found) if each is wrong[0] else each for each in judgement.findings)
     return replace(judgement, findings=findings)
 
 

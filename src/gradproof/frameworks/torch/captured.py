@@ -16,8 +16,11 @@ from gradproof.frameworks.torch.graph import nodes
 def captured_tensors(call: Call, results: Sequence[Tensor], given: Sequence[Tensor]) -> list[str]:
     """A note for each tensor that requires grad, reaches the results, and is not among the arguments."""
     known = {id(tensor) for tensor in given}
-    leaves = (getattr(node, "variable", None) for node in nodes(results))
-    strays = [leaf for leaf in leaves if isinstance(leaf, Tensor) and id(leaf) not in known]
+    strays: list[Tensor] = [
+        leaf
+        for node in nodes(results)
+        if (leaf := getattr(node, "variable", None)) is not None and id(leaf) not in known
+    ]
     if not strays:
         return []
     names = {id(tensor): name for name, tensor in _named_tensors(call.function)}

@@ -64,7 +64,7 @@ class Examination:
 
     def judgement(self) -> Judgement:
         """What all answers add up to."""
-        if "forward" in self._asked() and level_is_open():
+        if level_is_open() and "forward" in self._asked():
             raise InputError(
                 "A forward_ad.dual_level is open, and torch has one at a time: leave it before checking forward mode."
             )
@@ -176,7 +176,7 @@ class Examination:
         probing = self._probing(subject, mode)
         with silence():
             found = ask(judged, probes=options.probes, seed=seed, options=probing)
-            if self.mapping and any(finding.kind == "wrong-gradient" for finding in found.findings):
+            if self.mapping and found.findings and any(each.kind == "wrong-gradient" for each in found.findings):
                 blocks = FULL_BLOCKS if options.coverage == "full" else BLOCKS
                 found = replace(found, maps=heat_map(shown, seed, probing, blocks=blocks))
         found = self._held_to_contracts(subject, mode, found).named(label)
@@ -204,6 +204,8 @@ class Examination:
     def _held_to_contracts(self, subject: TorchSubject, mode: str, found: Judgement) -> Judgement:
         """The judgement, with the contracts of this mode that are broken."""
         asked = self.options.contracts
+        if asked is not None and not asked:
+            return found
         wanted = [contract for name, contract in CONTRACTS.items() if asked is None or name in asked]
         chosen = [each for each in wanted if each.mode == mode and (asked is not None or each.is_usual(subject))]
         if not chosen or not subject.inputs.size or not subject.outputs.size or _unanswered(found):

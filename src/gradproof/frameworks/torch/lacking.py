@@ -43,7 +43,7 @@ def missing(found: Judgement, label: str) -> Judgement:
 def available(judgements: list[Judgement]) -> Judgement:
     """One judgement of several; what torch cannot differentiate is a note beside what it can."""
     found = [judgement for judgement in judgements if not judgement.reason.startswith(MISSING)]
-    if not found:
+    if not found or len(judgements) == 1:
         return together(judgements)
     whole = together(found)
     lacking = [judgement.reason for judgement in judgements if judgement.reason.startswith(MISSING)]
@@ -52,7 +52,7 @@ def available(judgements: list[Judgement]) -> Judgement:
 
 def has_raised(found: Judgement) -> bool:
     """Whether there is no derivative to hold to anything."""
-    return any(finding.kind.endswith(("-raised", "-rule")) for finding in found.findings)
+    return bool(found.findings) and any(finding.kind.endswith(("-raised", "-rule")) for finding in found.findings)
 
 
 def all_plain(subject: TorchSubject) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -82,13 +83,14 @@ class Space:
         self.precision = 0.0  # the spacing of numbers near one, the coarsest
         self.largest = math.inf  # finite number in any dtype
         self.tiny = 0.0  # distance between the smallest numbers
+        self.plain = True  # nothing but strided tensors
         for path, tensor, chart in zip(paths, tensors, charts, strict=True):
             start, self.size = self.size, self.size + chart.size
             self.parts.append(Part(path, chart, tensor.dtype, tensor.device, start, self.size))
             precision, largest, tiny = _limits(tensor.dtype)
             self.precision, self.tiny = max(self.precision, precision), max(self.tiny, tiny)
             self.largest = min(self.largest, largest)
-        self.plain = all(isinstance(chart, Strided) for chart in charts)
+            self.plain = self.plain and isinstance(chart, Strided)
         self.device = device or (tensors[0].device if tensors else torch.device("cpu"))
 
     @property
@@ -104,12 +106,12 @@ class Space:
     @property
     def entries(self) -> int:
         """The coordinates that a user would count."""
-        return self.size - sum(part.chart.hidden for part in self.parts)
+        return self.size - sum([part.chart.hidden for part in self.parts])
 
     @property
     def labels(self) -> tuple[str, ...]:
         """Each tensor in a few words."""
-        return tuple(part.label for part in self.parts)
+        return tuple([part.label for part in self.parts])
 
     @property
     def remarks(self) -> list[str]:
@@ -118,9 +120,8 @@ class Space:
 
     def fits(self, tensors: Sequence[Tensor]) -> bool:
         """Whether these tensors have this space's shapes and kinds."""
-        return len(tensors) == len(self.parts) and all(
-            part.chart.fits(tensor) for tensor, part in zip(tensors, self.parts, strict=True)
-        )
+        fitting = [part.chart.fits(tensor) for part, tensor in zip(self.parts, tensors, strict=False)]
+        return len(fitting) == len(tensors) == len(self.parts) and all(fitting)
 
     def coordinates(self, tensors: Sequence[Tensor | None]) -> Tensor:
         """All coordinates as one vector, zero for nothing; shares memory with a single tensor of real doubles."""
@@ -141,6 +142,8 @@ class Space:
 
     def random(self, seed: int, size: float = 1.0) -> Tensor:
         """Signs times magnitudes in [½, 1] of a size: they never shrink a lone error much, nor cancel several."""
+        if self.size <= HANDFUL:
+            return torch.tensor(_handful(self.size, seed, size), dtype=torch.float64, device=self.device)
         if self.size > BLOCK:
             return self.drawn(seed, size)[: self.size]
         vector = _signed((self.size,), _HALF, torch.Generator("cpu").manual_seed(seed))
@@ -217,6 +220,11 @@ def _sizes(sample: Tensor) -> tuple[float, float]:
         return math.nan, 0.0
     root = float(torch.linalg.vector_norm(sample)) / math.sqrt(sample.numel())
     return root, math.exp(min(700.0, float(sample.log().mean())))
+
+
+def _handful(count: int, seed: int, size: float) -> list[float]:
+    draw = random.Random(seed).random
+    return [size * (centred + math.copysign(0.5, centred)) for centred in [draw() - 0.5 for _ in range(count)]]
 
 
 def _signed(shape: tuple[int, ...], least: Tensor, generator: torch.Generator) -> Tensor:

@@ -99,8 +99,10 @@ class TorchSubject:
         """The point, and its space. What is made of a sparse point shares its indices, so it has to be a copy."""
         self.points = []
         for number in self.varied:
-            own, copy = self.slots[number].tensor.detach(), copies[number].detach()
-            self.points.append(own if is_plain(own) else replica(own) if self.caller.written[number] else copy)
+            own = self.slots[number].tensor.detach()
+            if not is_plain(own):
+                own = replica(own) if self.caller.written[number] else copies[number].detach()
+            self.points.append(own)
         paths = [self.slots[number].path for number in self.varied]
         charts = [chart_of(point, self.semantics) for point in self.points]
         self.inputs = Space(paths, self.points, charts)
@@ -125,7 +127,6 @@ class TorchSubject:
         if self.outputs.size < LARGE:
             self.centre = self.centre.clone()  # whatever the function does to its memory
         self._size = self._largest_value()
-        self.storages = memory_of(self.results) if self.outputs.plain else set()
         self.precision = max(self.inputs.precision, self.outputs.precision)
         self.gradient_precision = self.precision
         self.largest = self.inputs.largest
@@ -158,6 +159,11 @@ class TorchSubject:
     def mutated(self) -> list[str]:
         """The varied inputs that the function writes to."""
         return [self.slots[number].path for number in self.varied if self.caller.written[number]]
+
+    @functools.cached_property
+    def storages(self) -> set[int]:
+        """Where the results at the point lie."""
+        return memory_of(self.results) if self.outputs.plain else set()
 
     @functools.cached_property
     def scales(self) -> list[Tensor | float]:

@@ -21,7 +21,11 @@ class Walker(Protocol):
     points: list[Tensor]
     caller: Caller
     centre: Tensor
-    storages: set[int]
+
+    @property
+    def storages(self) -> set[int]:
+        """Where the results at the point lie."""
+        ...
 
     def tried(self, moved: Sequence[Tensor]) -> list[Tensor] | None:
         """The results for other varied tensors; None where there are none of the usual kind."""

@@ -18,7 +18,7 @@ class Strided:
     hidden = 0
 
     def __init__(self, tensor: Tensor) -> None:
-        self.shape, self.complex = tuple(tensor.shape), tensor.is_complex()
+        self.shape, self.complex = tuple(tensor.shape), tensor.dtype.is_complex
         self.size = tensor.numel() * (2 if self.complex else 1)
 
     def read(self, tensor: Tensor) -> Tensor:
@@ -43,8 +43,7 @@ class Strided:
 
     def fits(self, tensor: Tensor) -> bool:
         """Strided as well, of the same shape."""
-        kind = (tuple(tensor.shape), tensor.is_complex(), tensor.layout)
-        return kind == (self.shape, self.complex, torch.strided)
+        return tensor.shape == self.shape and tensor.layout is torch.strided and tensor.dtype.is_complex == self.complex
 
     def index(self, offset: int) -> tuple[tuple[int, ...], bool | None]:
         """Row by row."""
