@@ -894,3 +894,32 @@ def test_an_error_beyond_the_resolution_is_found_at_a_kink_of_the_curvature(mode
     assert right.verdict is Verdict.PASS
     assert wrong.verdict is Verdict.FAIL
     assert (0, 0) in places(wrong)
+
+
+@both_modes
+def test_a_column_that_noise_hides_is_measured_with_care_alone(mode):
+    saturated = [30.0, 31.0, 32.0, 33.0]
+    margins = np.array([0.5, 1.0, 2.0, *saturated])
+    subject = claiming(lambda x: np.array([np.logaddexp(0, -x).sum()]), lambda x: -1 / (1 + np.exp(x))[None], margins)
+    subject.evaluations = 0
+
+    judgement = judged(subject, mode)
+
+    assert judgement.verdict is Verdict.PASS
+    assert subject.evaluations == 2 * 3 + 4 * len(saturated)
+
+
+@both_modes
+@pytest.mark.parametrize("wrong", range(7))
+def test_a_wrong_entry_is_found_among_columns_that_noise_hides(mode, wrong):
+    margins = np.array([0.5, 30.0, 1.0, 31.0, 2.0, 32.0, 33.0])
+
+    def claim(x):
+        slopes = -1 / (1 + np.exp(x))
+        slopes[wrong] += 1e-3
+        return slopes[None]
+
+    judgement = judged(claiming(lambda x: np.array([np.logaddexp(0, -x).sum()]), claim, margins), mode)
+
+    assert judgement.verdict is Verdict.FAIL
+    assert (wrong, 0) in places(judgement)

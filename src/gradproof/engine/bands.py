@@ -1,0 +1,120 @@
+"""The first look at a range of outputs: along a direction, what is claimed beside one difference to either side."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from gradproof.engine.ladder import ROUNDING, first_step
+from gradproof.engine.slopes import RATIO
+from gradproof.engine.subject import Array, Subject
+from gradproof.engine.weighing import CLAIM_ACCURACY, Probing
+
+NOISY = 8.0  # times the rounding of values, granted at first look
+BLIND = 0.05  # of the largest slope in a column: noise above it hides the column, which is then judged with care
+LITTLE = 1e-3  # of the largest slope in a column: what is off by more is judged with care
+CLOSER = (RATIO**-4, RATIO**-5)  # times the first step, for columns that are off by little
+DISTINCT = 4.0  # times what far finer steps can tell: an error below it is not left to them
+
+
+class Look(NamedTuple):
+    """What of the largest slope in a column an error has to be to be looked for, and what a bend."""
+
+    error: float
+    bend: float
+
+
+FIRST = Look(error=3e-8, bend=1e-3)
+CLOSE = Look(error=1e-7, bend=1e-6)
+
+
+class Off(NamedTuple):
+    """A direction, by its number, along which something is not as claimed: how far off, in which rows, of what slopes.
+
+    `excess` is the error over what is allowed. `slight` says that it is off by little; what bends or is hidden is not.
+    """
+
+    number: int
+    error: float
+    excess: float
+    rows: Array
+    slopes: Array
+    slight: bool
+
+
+class Band:
+    """A range of outputs, at first look."""
+
+    def __init__(self, subject: Subject, options: Probing, first: int, rows: int) -> None:
+        self.subject, self.options = subject, options
+        self.rows = slice(first, first + rows)
+        values = subject.centre[self.rows]
+        if not subject.finite:
+            values = subject.arrays.where(subject.arrays.isfinite(values), values, 0.0)
+        usual = math.sqrt(float(values @ values) / rows)
+        self.noise = abs(values)
+        self.noise += usual + subject.tiny / (ROUNDING * subject.precision)
+        self.noise *= NOISY * ROUNDING * subject.precision
+        self.murky = 2 * NOISY * ROUNDING * subject.precision > BLIND * first_step(subject.precision)
+        self.coarsest = self.largest = 0.0
+
+    def hidden(self, claimed: Array, direction: Array) -> list[int]:
+        """The columns that noise hides, as is known before they are measured: it, and what is claimed, are."""
+        xp = self.subject.arrays
+        peaks = xp.maximum(xp.amax(claimed, 0), -xp.amin(claimed, 0)) * abs(direction)
+        self.largest = max(self.largest, float(peaks.max()))
+        doubtful = BLIND * peaks < float(self.noise.max())
+        if not self.murky:
+            doubtful &= peaks > 0
+        columns = xp.where(doubtful)[0]
+        buried = self.noise[:, None] > BLIND * peaks[columns]
+        if not self.murky:
+            buried &= claimed[:, columns] != 0
+        return [int(column) for column in columns[buried.any(0)]]
+
+    def slopes(self, directions: Array) -> tuple[Array, Array]:
+        """How the outputs change along each direction, as seen from both sides, and how far the two sides differ."""
+        both = self.subject.arrays.concatenate([directions, -directions])
+        changes = self.subject.evaluate_many(both, 1.0)[:, self.rows] - self.subject.centre[self.rows]
+        ahead, behind = changes[: directions.shape[0]], changes[directions.shape[0] :]
+        bends = abs(ahead + behind)
+        ahead -= behind
+        ahead *= 0.5
+        return ahead, bends
+
+    def compare(self, directions: Array, steps: Array, predicted: Array, look: Look = FIRST) -> list[Off]:
+        """The directions along which something is off, bent or hidden.
+
+        `steps` are the shortest along each direction, of those that are taken.
+        """
+        xp, options = self.subject.arrays, self.options
+        slopes, bends = self.slopes(directions)
+        size = abs(predicted)
+        peak = xp.amax(size, 1)[:, None]
+        self.largest = max(self.largest, float(peak.max()))
+        hidden = self.noise > BLIND * peak
+        if not self.murky:  # then what is claimed to be zero would show if it were not
+            hidden &= size > 0
+        size *= CLAIM_ACCURACY
+        allowed = size + self.noise
+        allowed += look.error * peak
+        if options.rtol or options.atol:
+            allowed += options.rtol * abs(slopes) + options.atol * steps
+        error = abs(slopes - predicted)
+        visible = (bends <= look.bend * peak + 4 * self.noise) & ~hidden
+        fine = (error <= allowed) & visible
+        seen = allowed / steps
+        seen[hidden] = 0.0
+        self.coarsest = max(self.coarsest, float(seen.max()))
+        if bool(fine.all()):
+            return []
+        told_closer = DISTINCT * (CLOSE.error * peak + self.noise / CLOSER[-1])
+        little = (error >= told_closer) & (error <= LITTLE * peak)
+        slight = (visible & ((error <= allowed) | little)).all(1).tolist()
+        excess = xp.nan_to_num(xp.amax(error / allowed, 1), nan=math.inf, posinf=math.inf).tolist()
+        worst = xp.amax(error / steps, 1).tolist()
+        found = []
+        for number in xp.where(~fine.all(1))[0].tolist():
+            rows = xp.where(~fine[number])[0]
+            found.append(Off(number, worst[number], excess[number], rows, slopes[number][rows], slight[number]))
+        return found
