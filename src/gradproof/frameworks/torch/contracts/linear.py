@@ -11,6 +11,7 @@ import math
 import torch
 from torch import Tensor
 
+from gradproof.frameworks.torch.calling import LARGE
 from gradproof.frameworks.torch.contracts.comparing import NOISE, ROUNDINGS, furthest, largest, rounding_of
 from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken
 from gradproof.frameworks.torch.subject import TorchSubject
@@ -36,6 +37,8 @@ def linear(subject: TorchSubject, terms: Terms) -> Outcome:
         )
     factor = SMALL_FACTOR if subject.precision > COARSE else FACTOR
     many = subject.pullback(factor * terms.cotangent(subject))
+    if len(once) < LARGE and torch.equal(many, factor * once):
+        return KEPT
     worst, gap = furthest(len(once), lambda where: _gap(subject, once[where], many[where] / factor, abs(factor)))
     if not gap or not _is_beyond_rounding(subject, terms, gap):
         return KEPT
