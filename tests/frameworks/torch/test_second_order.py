@@ -520,3 +520,10 @@ def test_the_number_of_entries_that_are_nan_is_that_of_the_argument_named():
 
     assert report.findings[0].argument == "inputs[0]"
     assert "in 2 entries" in report.findings[0].message
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
+def test_a_cast_to_a_dtype_that_torch_cannot_compare_passes():
+    x = torch.linspace(-1, 1, 3, dtype=torch.float64, requires_grad=True)
+
+    assert check(lambda x: x.chalf(), x, order=2, modes="reverse", seed=0).passed
