@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy_subject import NumpySubject, hashed
 
 from gradproof.engine.adjoint import adjoint_disagreement
-from gradproof.engine.judgement import judge
+from gradproof.engine.judging import judge
 from gradproof.engine.results import Verdict
 from gradproof.engine.rounded import judge_rounded
 from gradproof.engine.subject import DerivativeError, Watched, in_mode

@@ -11,7 +11,7 @@ from numpy_subject import NumpySubject, elementwise
 
 from gradproof.engine.asking import ask
 from gradproof.engine.jacobian import judge_fully
-from gradproof.engine.judgement import judge
+from gradproof.engine.judging import judge
 from gradproof.engine.localisation import SHOWN, localise, search, weighed
 from gradproof.engine.results import Verdict
 from gradproof.engine.weighing import Probing

@@ -7,7 +7,7 @@ import pytest
 from numpy_subject import NumpySubject, elementwise, hashed
 
 from gradproof.engine.asking import ask
-from gradproof.engine.judgement import judge
+from gradproof.engine.judging import judge
 from gradproof.engine.obstacles import all_undefined, obstacle
 from gradproof.engine.results import Verdict
 from gradproof.engine.weighing import Probing

@@ -16,7 +16,8 @@ from typing import cast
 from gradproof.engine.bands import CLOSE, CLOSER, FIRST, Band, Look, Off
 from gradproof.engine.colouring import groups_of
 from gradproof.engine.columns import Columns, batches, directions_of
-from gradproof.engine.judgement import EMPTY, Judgement, judge, raised, together
+from gradproof.engine.judgement import EMPTY, Judgement, together
+from gradproof.engine.judging import judge, raised
 from gradproof.engine.ladder import first_step
 from gradproof.engine.localisation import ARGUMENTS
 from gradproof.engine.obstacles import all_undefined

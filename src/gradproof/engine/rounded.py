@@ -13,7 +13,8 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from gradproof.engine.judgement import Judgement, judge, raised
+from gradproof.engine.judgement import Judgement
+from gradproof.engine.judging import judge, raised
 from gradproof.engine.nearby import answer, answer_at, question, scatter
 from gradproof.engine.results import Entry, Finding, Resolution, Verdict
 from gradproof.engine.subject import Array, DerivativeError, Frame, Subject

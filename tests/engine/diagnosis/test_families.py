@@ -10,7 +10,7 @@ import pytest
 from numpy_subject import NumpySubject
 
 from gradproof.engine.diagnosis import diagnosed
-from gradproof.engine.judgement import judge
+from gradproof.engine.judging import judge
 from gradproof.engine.results import Place, Verdict
 from gradproof.engine.weighing import Probing
 

@@ -11,7 +11,8 @@ from gradproof._options import Options
 from gradproof.engine.adjoint import adjoint_disagreement
 from gradproof.engine.diagnosis import diagnosed
 from gradproof.engine.jacobian import Progress, judge_fully
-from gradproof.engine.judgement import Judgement, judge, raised
+from gradproof.engine.judgement import Judgement
+from gradproof.engine.judging import judge, raised
 from gradproof.engine.pictures import BLOCKS, FULL_BLOCKS, heat_map
 from gradproof.engine.results import Finding, Verdict
 from gradproof.engine.rounded import judge_rounded

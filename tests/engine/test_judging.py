@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy_subject import NumpySubject, elementwise, hashed, ideally
 
-from gradproof.engine.judgement import judge
+from gradproof.engine.judging import judge
 from gradproof.engine.ladder import first_step
 from gradproof.engine.results import Verdict
 from gradproof.engine.subject import DerivativeError
@@ -35,7 +35,7 @@ def test_a_numpy_function_is_judged_without_torch():
     program = (
         "import sys, numpy as np\n"
         "from numpy_subject import elementwise\n"
-        "from gradproof.engine.judgement import judge\n"
+        "from gradproof.engine.judging import judge\n"
         "from gradproof.engine.weighing import Probing\n"
         "subject = elementwise(np.sin, lambda x: np.cos(x) + (x > 1), np.linspace(0.3, 1.2, 5))\n"
         "print(judge(subject, probes=1, seed=0, options=Probing()).verdict.value, 'torch' in sys.modules)\n"
