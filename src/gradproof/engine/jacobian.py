@@ -23,6 +23,7 @@ from gradproof.engine.localisation import ARGUMENTS
 from gradproof.engine.obstacles import all_undefined
 from gradproof.engine.results import Resolution, Verdict
 from gradproof.engine.subject import Array, DerivativeError, Subject
+from gradproof.engine.treads import TREAD, is_on_a_tread, shows_a_cast
 from gradproof.engine.weighing import Probing
 
 HELD = 1 << 25  # entries of the claimed Jacobian at a time
@@ -71,9 +72,11 @@ class _Coverage:
         Where one is wrong, the others of its argument are let be.
         """
         band = max(1, HELD // self.columns)
+        largest = 0.0
         for first in range(0, self.rows, band):
             claimed = self._claimed(first, min(first + band, self.rows))
             suspects, resolution, size, change = self._first_look(claimed, first)
+            largest = max(largest, size)
             many, named = WORST, set[str | None]()
             yield Judgement(verdict=Verdict.PASS, resolution=resolution)
             while suspects:
@@ -91,6 +94,8 @@ class _Coverage:
                     if len(unnamed) == len(few) + len(suspects) or len(named) > ARGUMENTS:
                         return
                     suspects, many = unnamed, WORST
+        if not largest and shows_a_cast(self.subject) and is_on_a_tread(self.subject, self.direction):
+            yield Judgement(verdict=Verdict.PASS, notes=(TREAD,), resolution=Resolution(absolute=0.0, relative=0.0))
 
     def _tied(self, judgement: Judgement) -> Judgement | None:
         """What is said of all inputs together, where that is a kink, and each wrong one alone moves nothing.

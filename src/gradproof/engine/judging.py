@@ -33,6 +33,7 @@ from gradproof.engine.pictures import remainders
 from gradproof.engine.probe import CLEARLY, LOW, Probe
 from gradproof.engine.results import Entry, Finding, Reading, Resolution, Verdict
 from gradproof.engine.subject import DerivativeError, Subject, Watched
+from gradproof.engine.treads import TREAD, is_on_a_tread, shows_a_cast, stands_still_along
 from gradproof.engine.weighing import Probing, if_meant
 
 Span = tuple[int, int]
@@ -94,6 +95,10 @@ class _Evidence:
                 f"{unresolved} of {self.subject.outputs.size} output entries lie too near a kink or an edge to be "
                 "checked; they were left out."
             )
+        if not self.exhaustive and not any(probe.claim.largest_entry for probe in deciding):
+            subject, direction = self.subject, deciding[0].ladder.direction
+            if shows_a_cast(subject) and is_on_a_tread(subject, direction):
+                self.notes.append(TREAD)
         return self._judged(Verdict.PASS, deciding)
 
     def failed(self, findings: tuple[Finding, ...]) -> Judgement:
@@ -262,6 +267,12 @@ def _excuse_of_entries(worst: Probe, located: Located) -> Obstacle | None:
     if not located.adds_up:
         return TIED
     if all(entry.numerical == 0 and on_a_tread(worst, coordinate) for coordinate, entry in located.entries):
+        return STAIRS
+    subject, direction = worst.ladder.subject, worst.ladder.direction
+    if all(
+        entry.claimed == 0 and stands_still_along(subject, direction, coordinate, entry.numerical)
+        for coordinate, entry in located.entries
+    ):
         return STAIRS
     return None
 

@@ -1,0 +1,88 @@
+"""Stairs: a gradient of zero is theirs, and not that of what they stand for. Neither is called wrong."""
+
+import numpy as np
+import pytest
+from numpy_subject import elementwise
+
+from gradproof.engine.jacobian import judge_fully
+from gradproof.engine.judging import judge
+from gradproof.engine.results import Verdict
+from gradproof.engine.treads import TREAD, is_on_a_tread, shows_a_cast, stands_still_along
+from gradproof.engine.weighing import Probing
+
+every_judge = pytest.mark.parametrize("ask", [judge, judge_fully], ids=["probe", "full"])
+
+
+def points(seed, size=4):
+    return np.random.default_rng(seed).uniform(0.5, 3, size)
+
+
+def claimed_to_be(slope, function, seed):
+    return elementwise(function, lambda x: slope + 0 * x, points(seed))
+
+
+def judged(ask, subject, seed=0):
+    return ask(subject, probes=1, seed=seed, options=Probing())
+
+
+CASTS = {"half": lambda x: x.astype(np.float16).astype(float), "single": lambda x: x.astype(np.float32).astype(float)}
+
+
+@every_judge
+@pytest.mark.parametrize("seed", range(8))
+def test_a_gradient_of_zero_of_values_that_are_cast_is_not_called_wrong_and_a_pass_has_a_note(ask, seed):
+    judgement = judged(ask, claimed_to_be(0.0, CASTS["half"], seed), seed)
+
+    assert judgement.verdict is not Verdict.FAIL
+    assert judgement.verdict is Verdict.INCONCLUSIVE or TREAD in judgement.notes
+
+
+@every_judge
+@pytest.mark.parametrize("steps", [2**7, 2**10, 2**12, 2**14])
+def test_a_gradient_of_zero_of_a_quantiser_is_never_called_wrong(ask, steps):
+    def quantised(x):
+        return np.round(x * steps) / steps
+
+    verdicts = [judged(ask, claimed_to_be(0.0, quantised, seed), seed).verdict for seed in range(25)]
+
+    assert Verdict.FAIL not in verdicts
+
+
+@every_judge
+@pytest.mark.parametrize("offset", [0.0, 1e3, 1e6])
+def test_a_gradient_of_zero_of_smooth_values_fails_whatever_they_are_added_to(ask, offset):
+    judgement = judged(ask, claimed_to_be(0.0, lambda x: offset + np.sin(x), 0))
+
+    assert judgement.verdict is Verdict.FAIL
+
+
+@every_judge
+@pytest.mark.parametrize(
+    "still",
+    [lambda x: 0 * x + 0.3, np.sign, np.round, lambda x: np.maximum(x - 100, 0), lambda x: 0 * x + np.pi],
+    ids=["a constant", "a sign", "whole numbers", "a dead region", "an irrational constant"],
+)
+def test_a_gradient_of_zero_of_values_that_stand_still_passes_without_a_note(ask, still):
+    judgement = judged(ask, claimed_to_be(0.0, still, 0))
+
+    assert judgement.verdict is Verdict.PASS
+    assert TREAD not in judgement.notes
+
+
+@pytest.mark.parametrize("name", CASTS)
+def test_a_cast_shows_in_the_values(name):
+    assert shows_a_cast(claimed_to_be(0.0, CASTS[name], 0))
+    assert not shows_a_cast(claimed_to_be(0.0, np.sin, 0))
+
+
+def test_stairs_rise_evenly_to_both_sides_and_a_ramp_to_one():
+    stairs, ramp = claimed_to_be(0.0, CASTS["half"], 0), claimed_to_be(0.0, lambda x: np.maximum(x, x[:1] * 0 + 3), 0)
+
+    assert is_on_a_tread(stairs, stairs.direction(0, 3e-6, False))
+    assert not is_on_a_tread(ramp, ramp.direction(0, 3e-6, False))
+
+
+def test_a_smooth_value_is_felt_and_a_cast_one_is_not():
+    for function, still in ((CASTS["half"], True), (np.sin, False), (lambda x: 1e6 + x, False)):
+        subject = claimed_to_be(0.0, function, 0)
+        assert stands_still_along(subject, subject.direction(0, 3e-6, False), 1, 1.0) is still
