@@ -581,3 +581,10 @@ def test_a_check_inside_a_checked_function_is_no_hindrance(dtype):
         return x.sin()
 
     assert check(nested, point(dtype=dtype), seed=0).passed
+
+
+def test_a_running_mean_named_by_wrt_is_refused_with_what_torch_said(dtype):
+    network = nn.Sequential(nn.BatchNorm1d(3)).to(dtype)
+
+    with pytest.raises(InputError, match=r"0\.running_mean.*not differentiable.*Leave that out of wrt="):
+        check(network, point(4, 3, dtype=dtype), wrt="0.running_mean")
