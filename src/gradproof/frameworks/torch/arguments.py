@@ -157,7 +157,7 @@ def differentiable(tensor: Tensor) -> bool:
 
 def _is_opaque(tensor: Tensor) -> bool:
     """Whether only oneDNN reads a tensor's memory."""
-    return tensor.layout == torch._mkldnn
+    return tensor.is_mkldnn
 
 
 def _readable(tensor: Tensor) -> Tensor:

@@ -276,14 +276,14 @@ class TorchSubject:
             function = partial(self.results_of, rest=self.caller.copies())
             own = [tangent.clone() for tangent in self.inputs.tensors(direction)]  # a jvp may write to them
             tangents = push(function, self._moved(place), own, nested=self.call.nested)
+            if self.outputs.fits(tangents):
+                return self.outputs.coordinates(tangents)
         except Exception as error:
             raise derivative_error(error, absent=self.call.nested) from error  # torch cannot nest every function
         finally:
             self.tally.evaluations = evaluations  # the call counts as a pushforward
             self.tally.pushforwards += 1
-        if not self.outputs.fits(tangents):
-            raise DerivativeError(f"a tangent of {shapes(tangents)} for an output of {shapes(self.results)}")
-        return self.outputs.coordinates(tangents)
+        raise DerivativeError(f"a tangent of {shapes(tangents)} for an output of {shapes(self.results)}")
 
     def results_of(self, moved: Sequence[Tensor], rest: Sequence[Tensor] | None = None) -> list[Tensor]:
         """The differentiable results for other varied tensors."""
