@@ -20,6 +20,7 @@ CONTRACTS = (
     "detached",
     "batched",
     "undefined-forward",
+    "undisturbed-forward",
     "batched-forward",
 )
 

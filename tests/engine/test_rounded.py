@@ -131,6 +131,28 @@ def test_an_overflow_that_double_precision_predicts_is_granted():
     assert judged(low, wide).verdict is not Verdict.FAIL
 
 
+def _with_nan_first(x, u):
+    gradient = np.exp(x) * u
+    gradient[0] = np.nan
+    return gradient
+
+
+def test_nan_is_granted_where_the_gradient_overflows_on_the_way():
+    points = [11.5, 1.0]
+    low = NumpySubject(np.exp, _with_nan_first, points, dtype=np.float16)
+    wide = elementwise(np.exp, np.exp, np.array(points))
+
+    assert judged(low, wide).verdict is not Verdict.FAIL
+
+
+def test_nan_is_wrong_where_the_gradient_fits():
+    points = [1.5, 1.0]
+    low = NumpySubject(np.exp, _with_nan_first, points, dtype=np.float16)
+    wide = elementwise(np.exp, np.exp, np.array(points))
+
+    assert judged(low, wide).verdict is Verdict.FAIL
+
+
 def test_a_gradient_that_rounding_could_hide_is_inconclusive():
     # The value loses all its digits: in low precision its gradient could be anything of order one.
     low, wide = both(

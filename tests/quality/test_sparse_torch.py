@@ -311,6 +311,14 @@ def test_where_torch_has_no_forward_mode_its_reason_is_a_note_beside_what_was_ch
     assert any(note.startswith("not differentiable: torch has no derivative (forward)") for note in report.notes)
 
 
+@pytest.mark.parametrize("name", ["COO", "CSR"])
+def test_where_torch_has_no_forward_mode_its_flag_is_not_granted(name):
+    assert gradproof.gradcheck(torch.sum, point(name))
+    assert not gradproof.gradcheck(torch.sum, point(name), check_forward_ad=True, raise_exception=False)
+    with pytest.raises(gradproof.GradcheckError, match=r"no derivative \(forward\)"):
+        gradproof.gradcheck(torch.sum, point(name), check_forward_ad=True)
+
+
 @pytest.mark.parametrize("name", POINTS)
 def test_where_torch_has_no_derivative_at_all_its_reason_is_the_report_s(name):
     report = gradproof.check(torch.sin, point(name), masked=True, seed=0)

@@ -65,7 +65,8 @@ def judge_rounded(
     truth = answer(wide, asked)
     accepted = forgiving(subject, asked, options)
     allowed = _allowed(subject, wide, asked, truth, seed) + accepted.atol + accepted.rtol * abs(truth)
-    overflow = (abs(claimed) == math.inf) & (abs(truth) + allowed > 0.5 * subject.largest)
+    # an infinity on the way may meet another, or a zero, and end as NaN
+    overflow = ~subject.arrays.isfinite(claimed) & (abs(truth) + allowed > 0.5 * subject.largest)
     claimed = subject.arrays.where(overflow, truth, claimed)
     wrong = ~(abs(claimed - truth) <= allowed)
     if bool(wrong.any()):
@@ -148,6 +149,7 @@ def _contested(
     """
     xp = subject.arrays
     gap = abs(claimed - truth)
+    gap = xp.where(xp.isnan(claimed) & xp.isfinite(truth), math.inf, gap)  # NaN is as far from a number as can be
     material = ~(gap <= allowed + ROUNDINGS * scattered) & ~(gap <= MATERIAL * float(abs(truth).max()))
     borne_out = native.verdict is Verdict.FAIL and _clearly(native)
     lone = int((~(gap <= allowed)).sum()) <= LONE * gap.shape[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 
 import pytest
 import torch
@@ -581,3 +582,31 @@ def test_a_check_inside_a_checked_function_is_no_hindrance(dtype):
         return x.sin()
 
     assert check(nested, point(dtype=dtype), seed=0).passed
+
+
+def test_a_running_mean_named_by_wrt_is_refused_with_what_torch_said(dtype):
+    network = nn.Sequential(nn.BatchNorm1d(3)).to(dtype)
+
+    with pytest.raises(InputError, match=r"0\.running_mean.*not differentiable.*Leave that out of wrt="):
+        check(network, point(4, 3, dtype=dtype), wrt="0.running_mean")
+
+
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged], ids=str)
+def test_nested_tensors_are_refused(dtype, layout):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of how new they are
+        rows = torch.nested.nested_tensor([point(2, dtype=dtype), point(3, dtype=dtype)], layout=layout)
+
+    with pytest.raises(InputError, match=r"inputs\[0\] is a nested tensor"):
+        check(torch.sin, rows.requires_grad_())
+
+
+def test_tensors_without_numbers_are_refused(dtype):
+    with pytest.raises(InputError, match=r"inputs\[0\] is on the meta device"):
+        check(torch.sin, torch.ones(3, dtype=dtype, device="meta", requires_grad=True))
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="needs oneDNN")
+def test_a_result_that_only_one_dnn_can_read_is_refused(dtype):
+    with pytest.raises(InputError, match=r"output has the layout torch\._mkldnn.*to_dense"):
+        check(lambda x: x.float().to_mkldnn(), point(3, dtype=dtype))

@@ -487,3 +487,13 @@ def test_nothing_of_the_callers_is_changed():
     assert (x.grad, g.grad, x._version, g._version) == (None, None, 0, 0)
     assert (x.requires_grad, g.requires_grad) == (True, True)
     assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("raise_exception", [True, False])
+@pytest.mark.parametrize(("output", "given"), [("real", "complex"), ("complex", "real")])
+def test_incoming_gradients_are_complex_where_the_outputs_are(output, given, raise_exception):
+    kinds = {"real": torch.float64, "complex": torch.complex128}
+    x, incoming = (torch.ones(3, dtype=kinds[kind], requires_grad=True) for kind in (output, given))
+
+    with pytest.raises(RuntimeError, match=rf"grad_outputs\[0\] is {kinds[given]}, and its output {kinds[output]}"):
+        gradproof.gradgradcheck(torch.sin, x, grad_outputs=incoming, raise_exception=raise_exception)

@@ -39,7 +39,8 @@ class Call:
     """How the function is called: `slots` are its tensors, in order, and `invoke` calls it with others in their place.
 
     A tuple or list of inputs is spread over the positional parameters. A dict is spread over keyword parameters where
-    the function has parameters of those names, and is passed as it is otherwise.
+    the function has parameters of those names, and is passed as it is otherwise. A tensor that only oneDNN can read is
+    held as a strided one, and given to the function in its own form.
     """
 
     result = "output"  # what the paths of results begin with
@@ -58,7 +59,8 @@ class Call:
         if not isinstance(inputs, (tuple, list)) and not self._by_name:
             self._spread = (inputs,)
         self._leaves = list(trees.leaves(self._spread, "inputs"))
-        self._flat = not self._by_name and trees.is_flat(self._spread, Tensor)
+        opaque = any(isinstance(leaf, Tensor) and _is_opaque(leaf) for _, leaf in self._leaves)
+        self._flat = not self._by_name and not opaque and trees.is_flat(self._spread, Tensor)
         self.slots = list(self._slots())
 
     def invoke(self, tensors: Sequence[Tensor]) -> Any:
@@ -68,7 +70,9 @@ class Call:
         if self._flat:
             spread = [next(supply) if isinstance(leaf, Tensor) else leaf for leaf in self._spread]
         else:
-            spread = trees.rebuild(self._spread, lambda leaf: next(supply) if isinstance(leaf, Tensor) else leaf)
+            spread = trees.rebuild(
+                self._spread, lambda leaf: _like(leaf, next(supply)) if isinstance(leaf, Tensor) else leaf
+            )
         positional, named = ((), spread) if self._by_name else (spread, {})
         if self.module is None:
             return self.function(*positional, **named)
@@ -95,7 +99,7 @@ class Call:
     def _slots(self) -> Iterator[Slot]:
         for path, leaf in self._leaves:
             if isinstance(leaf, Tensor):
-                yield Slot(path, leaf)
+                yield Slot(path, _readable(leaf))
         self._own = 0
         if self.module is not None:
             owned: list[tuple[str, Tensor, bool]] = [
@@ -149,6 +153,21 @@ class Call:
 def differentiable(tensor: Tensor) -> bool:
     """Whether derivatives with respect to this tensor exist."""
     return tensor.dtype.is_floating_point or tensor.dtype.is_complex
+
+
+def _is_opaque(tensor: Tensor) -> bool:
+    """Whether only oneDNN reads a tensor's memory."""
+    return tensor.is_mkldnn
+
+
+def _readable(tensor: Tensor) -> Tensor:
+    """The tensor, or a strided copy of one whose memory cannot be read."""
+    return tensor.detach().to_dense().requires_grad_(tensor.requires_grad) if _is_opaque(tensor) else tensor
+
+
+def _like(given: Tensor, tensor: Tensor) -> Tensor:
+    """A tensor in the form in which the caller gave one; autograd goes back through that."""
+    return tensor.to_mkldnn() if _is_opaque(given) else tensor
 
 
 def _name_of(function: Callable[..., Any]) -> str:

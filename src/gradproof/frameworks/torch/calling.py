@@ -19,6 +19,7 @@ from gradproof.frameworks.torch.makeup import fills_its_storage, is_plain, repli
 from gradproof.frameworks.torch.randomness import HeldGenerators
 
 LARGE = 1 << 16  # entries from which on a tensor that is not written to is passed without a copy
+REFUSED = "cannot have requires_grad True"  # torch's words for an argument that none of its rules is about
 
 
 @dataclass(slots=True)
@@ -75,6 +76,7 @@ class Caller:
             result = self._graphed(copies)
         except BaseException as error:
             self.put_back()
+            self._refuse_what_torch_does(error)
             if isinstance(error, Exception):
                 error.add_note(
                     f"gradproof: {self.call.name} raised this at the given inputs, before anything was checked."
@@ -85,6 +87,15 @@ class Caller:
         rest = (number for number in range(len(copies)) if number not in self.varied)
         self._rest = [(number, _copier(self._tensors[number], self.written[number])) for number in rest]
         return copies, result
+
+    def _refuse_what_torch_does(self, error: BaseException) -> None:
+        """Say so where torch has no derivative with respect to what the caller named, which required none by itself."""
+        named = [self.slots[number].path for number in self.varied if not self.slots[number].tensor.requires_grad]
+        if named and REFUSED in str(error):
+            raise InputError(
+                f"{self.call.name} cannot be differentiated with respect to all of {', '.join(named[:8])}: {error} "
+                "Leave that out of wrt=."
+            ) from error
 
     def beside(self, moved: Sequence[Tensor], rest: Sequence[Tensor] | None = None) -> Any:
         """The result for other varied tensors, without a graph unless the function cannot do without one.

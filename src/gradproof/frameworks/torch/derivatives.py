@@ -117,6 +117,12 @@ class Incoming:
             raise MismatchError(
                 f"grad_outputs have the shapes {shapes}, and the outputs {wanted}: pass one for each output."
             )
+        for number, (tensor, result) in enumerate(zip(given, subject.results, strict=False)):
+            if tensor.is_complex() != result.is_complex():
+                raise MismatchError(
+                    f"grad_outputs[{number}] is {tensor.dtype}, and its output {result.dtype}: an incoming gradient is "
+                    "complex where its output is, and real where that is real."
+                )
         return list(given[: len(wanted)])
 
 

@@ -13,6 +13,7 @@ from torch.autograd import forward_ad
 
 from gradproof.frameworks.torch.makeup import is_plain, overlaps
 
+NESTED = "Nested forward mode"  # torch's words where a function makes dual numbers of its own
 Function = Callable[[Sequence[Tensor]], Sequence[Tensor]]
 
 
@@ -29,7 +30,7 @@ def push(
         try:
             return push_level(function, primals, tangents)
         except RuntimeError as error:
-            if "Nested forward mode" not in str(error):
+            if NESTED not in str(error):
                 raise
     with torch.enable_grad():
         points = tuple(map(apart, primals))

@@ -212,7 +212,12 @@ class Examination:
         if not chosen or not subject.inputs.size or not subject.outputs.size or _unanswered(found):
             return found
         subject.forget()
-        terms = Terms(seed=self.seed, nondet_tol=self.options.nondet_tol, dtypes=self.options.dtypes)
+        terms = Terms(
+            seed=self.seed,
+            nondet_tol=self.options.nondet_tol,
+            dtypes=self.options.dtypes,
+            apart=self.options.coverage == "full",
+        )
         findings: list[Finding] = []
         notes: list[str] = []
         for contract in chosen:

@@ -14,6 +14,7 @@ from gradproof.engine.results import Verdict
 from gradproof.errors import NothingToDifferentiateError
 from gradproof.frameworks.torch import trees
 from gradproof.frameworks.torch.derivatives import Incoming
+from gradproof.frameworks.torch.lacking import MISSING as NO_DERIVATIVE
 from gradproof.frameworks.torch.makeup import is_sparse
 
 # `torch.autograd.gradcheck` is both a module and a function in it; an import statement gives the function.
@@ -168,9 +169,10 @@ def _verified(
         report = examine(func, inputs, wrt=None, options=options, incoming=incoming)
     except NothingToDifferentiateError:
         return True  # whole numbers do not change along with the inputs, nor does anything claim that they do
-    if report.verdict is Verdict.PASS:
+    lacking = any(note.startswith(NO_DERIVATIVE) for note in report.notes)  # each flag names a derivative
+    if report.verdict is Verdict.PASS and not lacking:
         return True
     if raise_exception:
-        missing = bool(report.findings) and all(finding.kind in MISSING for finding in report.findings)
+        missing = lacking or (bool(report.findings) and all(finding.kind in MISSING for finding in report.findings))
         raise (MissingRuleError if missing else GradcheckError)(str(report))
     return False

@@ -39,6 +39,11 @@ def has_forward_rule(kind: type[torch.autograd.Function]) -> bool:
     return kind.jvp is not torch.autograd.Function.jvp
 
 
+def has_batching_rule(kind: type[torch.autograd.Function]) -> bool:
+    """Whether a Function defines its own vmap."""
+    return kind.vmap is not torch.autograd.Function.vmap and not kind.generate_vmap_rule
+
+
 def differentiable_once(results: Sequence[Tensor]) -> bool:
     """Whether a backward behind these results, themselves gradients, refuses to be differentiated."""
     return any(node.name() == "torch::autograd::Error" for node in nodes(results))

@@ -21,7 +21,7 @@ from gradproof.frameworks.torch.arguments import Call, Selector, Slot, different
 from gradproof.frameworks.torch.batches import Batches
 from gradproof.frameworks.torch.calling import LARGE, Caller, Tally
 from gradproof.frameworks.torch.captured import captured_tensors
-from gradproof.frameworks.torch.charts import Semantics, chart_of, refuse_malformed
+from gradproof.frameworks.torch.charts import Semantics, chart_of, refuse_malformed, refuse_unreadable
 from gradproof.frameworks.torch.duals import push
 from gradproof.frameworks.torch.makeup import is_plain, memory_of, refilled, replica
 from gradproof.frameworks.torch.observing import observed_space
@@ -60,6 +60,7 @@ class TorchSubject:
         self._walk = Walk()
         self.refused: set[str] = set()  # what cannot be batched
         for slot in slots:
+            refuse_unreadable(slot.path, slot.tensor)
             refuse_malformed(slot.path, slot.tensor)
         copies, result = self.caller.at_the_point()
         try:
@@ -118,6 +119,8 @@ class TorchSubject:
                 f"{self.call.name} returned {kind_of(result)}: no floating-point or complex tensor, so there is "
                 "nothing to differentiate. Return the tensor whose gradient matters."
             )
+        for path, tensor in tensors:
+            refuse_unreadable(path, tensor)
         connected = [(path, tensor) for path, tensor in tensors if tensor.requires_grad]
         self.detached = not connected
         self.caller.paths = [path for path, _ in connected or tensors]
@@ -273,14 +276,14 @@ class TorchSubject:
             function = partial(self.results_of, rest=self.caller.copies())
             own = [tangent.clone() for tangent in self.inputs.tensors(direction)]  # a jvp may write to them
             tangents = push(function, self._moved(place), own, nested=self.call.nested)
+            if self.outputs.fits(tangents):
+                return self.outputs.coordinates(tangents)
         except Exception as error:
             raise derivative_error(error, absent=self.call.nested) from error  # torch cannot nest every function
         finally:
             self.tally.evaluations = evaluations  # the call counts as a pushforward
             self.tally.pushforwards += 1
-        if not self.outputs.fits(tangents):
-            raise DerivativeError(f"a tangent of {shapes(tangents)} for an output of {shapes(self.results)}")
-        return self.outputs.coordinates(tangents)
+        raise DerivativeError(f"a tangent of {shapes(tangents)} for an output of {shapes(self.results)}")
 
     def results_of(self, moved: Sequence[Tensor], rest: Sequence[Tensor] | None = None) -> list[Tensor]:
         """The differentiable results for other varied tensors."""

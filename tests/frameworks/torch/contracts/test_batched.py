@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from gradproof import Verdict, check
@@ -78,3 +79,60 @@ def test_a_backward_that_cannot_be_batched_is_a_finding_where_it_was_asked_for(a
     (finding,) = asked("batched", ruled(identity, lambda ctx, g: g * (g.sum().item() * 0 + 1)), point(3))
 
     assert "torch.func.vmap" in finding.message
+
+
+def _square_by(rule, *, backward=lambda ctx, g: 2 * g * ctx.saved_tensors[0]):
+    """x², batched by a rule that may use the Function itself."""
+
+    class Square(torch.autograd.Function):
+        @staticmethod
+        def forward(x):
+            return x * x
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        def vmap(info, in_dims, x):
+            return rule(Square.apply, x, in_dims[0])
+
+    Square.backward = staticmethod(backward)
+    return Square.apply
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.complex128])
+def test_a_vmap_rule_that_is_right_keeps_it(asked, point, dtype):
+    def conjugated(ctx, g):
+        return 2 * g * ctx.saved_tensors[0].conj()
+
+    square = _square_by(lambda apply, x, dimension: (apply(x), dimension), backward=conjugated)
+
+    assert asked("batched", square, point(3, dtype=dtype)) == []
+    assert asked("batched", lambda x: square(x.sin()).sum(-1), point(2, 3, dtype=dtype)) == []
+
+
+def test_a_vmap_rule_with_other_values_breaks_it(asked, point):
+    (finding,) = asked("batched", _square_by(lambda apply, x, dimension: (3 * apply(x), dimension)), point(3))
+
+    assert "output is another one than in a loop" in finding.message
+    assert "vmap staticmethod of Square" in finding.advice
+
+
+def test_a_vmap_rule_with_another_gradient_breaks_it(asked, point):
+    square = _square_by(lambda apply, x, dimension: (apply(x).detach(), dimension))
+    (finding,) = asked("batched", square, point(3))
+
+    assert "gradient of torch.func.vmap of the function" in finding.message
+
+
+def test_a_vmap_rule_with_another_dimension_breaks_it(asked, point):
+    (finding,) = asked("batched", _square_by(lambda apply, x, dimension: (apply(x), 1)), point(3))
+
+    assert "(2,) instead of (3,)" in finding.message
+
+
+def test_a_vmap_rule_of_a_function_that_cannot_be_batched_as_a_whole_keeps_it(asked, point):
+    square = _square_by(lambda apply, x, dimension: (apply(x), dimension))
+
+    assert asked("batched", lambda x: square(x) * float(x.detach().sum()), point(3)) == []

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from gradproof import gradcheck
+
 
 def test_right_functions_keep_it(asked, right):
     assert asked("linear", *right) == []
@@ -61,3 +63,24 @@ def test_an_answer_that_is_another_every_time_is_not_called_non_linear(asked, po
 
 
 NOISE = torch.Generator().manual_seed(0)
+
+
+HOMOGENEOUS = {
+    "the largest entry alone": lambda g: torch.where(g.abs() == g.abs().max(), 2 * g, 0.0),
+    "a ratio of norms": lambda g: 2 * g * g.abs().max() / g.norm().clamp(min=1e-300),
+    "another rule where nothing is zero": lambda g: 2 * g if (g == 0).any() else 3 * g,
+}
+
+
+@pytest.mark.parametrize("size", [2, 5, 100])
+@pytest.mark.parametrize("name", HOMOGENEOUS)
+def test_a_rule_that_is_right_for_one_output_at_a_time_alone_breaks_it(asked, point, ruled, name, size):
+    function = ruled(lambda ctx, x: 2 * x, lambda ctx, g: HOMOGENEOUS[name](g))
+    (finding,) = asked("linear", function, point(size), coverage="full")
+
+    assert "The sum of two incoming gradients" in finding.message
+    assert not gradcheck(function, point(size), raise_exception=False)
+
+
+def test_right_functions_keep_it_under_full_coverage_too(asked, right):
+    assert asked("linear", *right, coverage="full") == []

@@ -105,3 +105,10 @@ def test_a_jvp_that_writes_to_its_tangents_keeps_it(asked, point, ruled):
         return (0 if dx is None else dx.mul_(y)) + (0 if dy is None else dy.mul_(x))
 
     assert asked("undefined-forward", by_jvp(ruled, rule), (point(3), point(3, seed=2))) == []
+
+
+def test_a_function_that_makes_dual_numbers_itself_keeps_it(asked, point):
+    def slope(x):
+        return torch.func.jvp(torch.sin, (x,), (torch.ones_like(x),))[1]
+
+    assert asked("undefined-forward", slope, point(3)) == []

@@ -7,6 +7,7 @@ point and right beside it, and one number for all that appears elsewhere; a mask
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 from torch.masked import MaskedTensor
 
@@ -17,7 +18,7 @@ from gradproof.frameworks.torch.charts.sampling import extended
 from gradproof.frameworks.torch.charts.sparse import Observed, Stored
 from gradproof.frameworks.torch.charts.strided import Strided, spread
 from gradproof.frameworks.torch.faults import fault_of
-from gradproof.frameworks.torch.layouts import name_of, pattern_of
+from gradproof.frameworks.torch.layouts import SPARSE, name_of, pattern_of
 from gradproof.frameworks.torch.makeup import data_and_mask, is_sparse
 from gradproof.frameworks.torch.patterns import merged
 
@@ -31,6 +32,7 @@ __all__ = [
     "chart_of",
     "observed",
     "refuse_malformed",
+    "refuse_unreadable",
     "spread",
     "widened",
 ]
@@ -63,6 +65,16 @@ def widened(path: str, pattern: Tensor | None, value: Tensor) -> Tensor:
     if pattern is None:
         return pattern_of(merged([value]))
     return pattern_of(merged([pattern, value])) if alike(value, pattern) else pattern
+
+
+def refuse_unreadable(path: str, tensor: Tensor) -> None:
+    """Refuse a tensor that is no grid of numbers in memory."""
+    if tensor.is_nested:
+        raise InputError(f"{path} is a nested tensor, whose rows differ in length. Check its parts, or padded ones.")
+    if tensor.is_meta:
+        raise InputError(f"{path} is on the meta device, which holds no numbers. Check on a device that does.")
+    if tensor.layout != torch.strided and tensor.layout not in SPARSE:
+        raise InputError(f"{path} has the layout {tensor.layout}, which cannot be read. Return its to_dense().")
 
 
 def refuse_malformed(path: str, tensor: Tensor) -> None:

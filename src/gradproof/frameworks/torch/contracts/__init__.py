@@ -14,6 +14,7 @@ from gradproof.frameworks.torch.contracts.terms import Contract, Outcome, Terms
 from gradproof.frameworks.torch.contracts.undefined import undefined
 from gradproof.frameworks.torch.contracts.undefined_forward import undefined_forward
 from gradproof.frameworks.torch.contracts.undisturbed import undisturbed
+from gradproof.frameworks.torch.contracts.undisturbed_forward import undisturbed_forward
 
 CONTRACTS = {
     contract.name: contract
@@ -27,6 +28,7 @@ CONTRACTS = {
         Contract(name="detached", mode="reverse", holds=detached),
         Contract(name="batched", mode="reverse", holds=excusing_torch(batched), spreads=True),
         Contract(name="undefined-forward", mode="forward", holds=excusing_torch(undefined_forward)),
+        Contract(name="undisturbed-forward", mode="forward", holds=undisturbed_forward),
         Contract(name="batched-forward", mode="forward", holds=excusing_torch(batched_forward)),
     )
 }

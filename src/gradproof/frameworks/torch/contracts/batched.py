@@ -9,6 +9,7 @@ from torch import Tensor
 
 from gradproof.frameworks.torch.contracts.asking import coordinates, described
 from gradproof.frameworks.torch.contracts.comparing import gap, noise_of_pullback
+from gradproof.frameworks.torch.contracts.own_batches import own_batches
 from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken
 from gradproof.frameworks.torch.subject import TorchSubject
 
@@ -22,6 +23,9 @@ def batched(subject: TorchSubject, terms: Terms) -> Outcome:
     try:
         found = _at_once(subject, cotangents)
     except Exception as error:
+        outcome = own_batches(subject, terms)
+        if outcome.findings:
+            return outcome
         return Outcome(absent=f"the backward does not run under torch.func.vmap ({described(error)})")
     for row, cotangent in enumerate(cotangents):
         gradient = coordinates(subject, [None if part is None else part[row] for part in found])
@@ -42,7 +46,7 @@ def batched(subject: TorchSubject, terms: Terms) -> Outcome:
                 argument=place.path,
                 advice="Look for a vmap rule of its own, or for a backward that keeps a state or looks at memory.",
             )
-    return KEPT
+    return own_batches(subject, terms)
 
 
 def _at_once(subject: TorchSubject, cotangents: list[Tensor]) -> list[Tensor | None]:

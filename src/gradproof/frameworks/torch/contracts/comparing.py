@@ -83,6 +83,11 @@ def noise_of_pushforward(subject: TorchSubject, direction: Tensor, tangent: Tens
     return values + rounding_of(subject.pushforward, direction, tangent, subject.precision)
 
 
+def noise_of_values(subject: TorchSubject) -> float:
+    """How much of the function's values is rounding."""
+    return max(largest(subject.evaluate(step, 1.0) - subject.centre) for step in _small_steps(subject))
+
+
 def _small_steps(subject: TorchSubject) -> list[Tensor]:
     """Directions in which every input moves by a few units of rounding."""
     return [subject.direction(seed, STEP * subject.precision, False) for seed in range(3)]

@@ -1,7 +1,8 @@
-"""A backward is linear in the incoming gradient: zero gives zero, and a multiple gives the multiple.
+"""A backward is linear in the incoming gradient: zero gives zero, a multiple the multiple, and a sum the sum.
 
 Zero is held to rounding. A multiple is held to half the digits: some rules, such as that of the matrix exponential,
-approximate, and how depends on the size of what comes in; what is not linear is seldom so by a little.
+approximate, and how depends on the size of what comes in. A sum is held to one digit, since a function may cast to any
+precision on its way; its parts are zero where the others are not. What is not linear is seldom so by a little.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from gradproof.frameworks.torch.subject import TorchSubject
 FACTOR = -1024.0  # a power of two scales without rounding; its sign tells |g| from g, its size finds clipping
 SMALL_FACTOR = -2.0  # where the dtype holds few numbers
 COARSE = 1e-4  # the spacing of such numbers
+DIGIT = 0.05  # of the largest entry
 FEW_BITS = 2.0**20  # times the smallest normal number, below which numbers lose digits when they are scaled
 
 
 def linear(subject: TorchSubject, terms: Terms) -> Outcome:
-    """Zero gives zero, and a multiple gives the multiple."""
+    """Zero gives zero, a multiple gives the multiple, and a sum gives the sum."""
     once = terms.gradient(subject)
     worst, left = _left_at_zero(subject, once)
     if left:
@@ -38,10 +40,10 @@ def linear(subject: TorchSubject, terms: Terms) -> Outcome:
     factor = SMALL_FACTOR if subject.precision > COARSE else FACTOR
     many = subject.pullback(factor * terms.cotangent(subject))
     if len(once) < LARGE and torch.equal(many, factor * once):
-        return KEPT
+        return _additive(subject, terms)
     worst, gap = furthest(len(once), lambda where: _gap(subject, once[where], many[where] / factor, abs(factor)))
     if not gap or not _is_beyond_rounding(subject, terms, gap):
-        return KEPT
+        return _additive(subject, terms)
     place = subject.inputs.locate(worst)
     return broken(
         "linear",
@@ -49,6 +51,29 @@ def linear(subject: TorchSubject, terms: Terms) -> Outcome:
         f"{place.path} (at {place}: {float(once[worst]):.6g}, then {float(many[worst]):.6g}).",
         argument=place.path,
         advice="A backward is linear in the incoming gradient: look for a clip, a power, an absolute value or a norm.",
+    )
+
+
+def _additive(subject: TorchSubject, terms: Terms) -> Outcome:
+    """A sum gives the sum, which is asked where the values are held against one output at a time."""
+    if not terms.apart or len(subject.centre) < 2:
+        return KEPT
+    cotangent, once = terms.pulled(subject)
+    halves = cotangent.clone(), cotangent.clone()
+    for number, half in enumerate(halves):
+        half[number::2] = 0.0
+    expected = subject.pullback(halves[0]).clone()  # a backward may reuse memory
+    expected += subject.pullback(halves[1])
+    worst, gap = furthest(len(once), lambda where: _gap(subject, expected[where], once[where], 1.0))
+    if gap <= DIGIT * max(largest(once), largest(expected)) or not _is_beyond_rounding(subject, terms, gap):
+        return KEPT
+    place = subject.inputs.locate(worst)
+    return broken(
+        "linear",
+        f"The sum of two incoming gradients does not give the sum of their gradients with respect to {place.path} (at "
+        f"{place}: {float(once[worst]):.6g} instead of {float(expected[worst]):.6g}).",
+        argument=place.path,
+        advice="A backward is linear in the incoming gradient: look for a maximum, a norm or a condition on it.",
     )
 
 

@@ -17,11 +17,15 @@ SPREADING = 1 << 12  # sparse inputs from which on memory counts for more than a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """The terms on which a derivative is held to a contract; `dtypes`: also those that autograd casts, if asked."""
+    """The terms on which a derivative is held to a contract.
+
+    `dtypes`: also those that autograd casts, if asked. `apart`: values were held against one output at a time.
+    """
 
     seed: int
     nondet_tol: float = 0.0
     dtypes: bool = True
+    apart: bool = False
     _known: dict[str, Tensor] = field(default_factory=dict, repr=False, compare=False)
 
     def pulled(self, subject: TorchSubject) -> tuple[Tensor, Tensor]:

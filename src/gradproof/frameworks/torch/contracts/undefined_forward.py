@@ -11,6 +11,7 @@ from gradproof.frameworks.torch.contracts.asking import left_out
 from gradproof.frameworks.torch.contracts.comparing import ROUNDINGS, gap, largest, noise_of_pushforward
 from gradproof.frameworks.torch.contracts.pushing import pushed
 from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken
+from gradproof.frameworks.torch.duals import NESTED
 from gradproof.frameworks.torch.subject import TorchSubject
 
 NAME = "undefined-forward"
@@ -40,7 +41,7 @@ def _at_zero(subject: TorchSubject) -> Outcome:
         except DerivativeError:  # some of torch's own rules refuse that form when it is handed to them
             found = pushed(subject, [torch.zeros_like(point) for point in subject.points])
     except DerivativeError as error:
-        return broken(NAME, f"For tangents of zeros the jvp raised {error}", advice=ADVICE)
+        return _raised("For tangents of zeros", error)
     wrong = torch.where(subject.centre.isfinite(), found.abs(), 0.0).nan_to_num(0.0)
     if float(wrong.max()) <= ROUNDINGS * subject.precision * largest(subject.centre):
         return KEPT
@@ -50,6 +51,11 @@ def _at_zero(subject: TorchSubject) -> Outcome:
         f"For tangents of zeros the tangent of {place.path} is not zero ({float(wrong.max()):.3g} at {place}).",
         advice="Multiply by the tangent: the jvp adds something that does not depend on it.",
     )
+
+
+def _raised(where: str, error: DerivativeError) -> Outcome:
+    """A jvp that does not cope, unless the function makes dual numbers itself: of those torch has one level."""
+    return KEPT if NESTED in str(error) else broken(NAME, f"{where} the jvp raised {error}", advice=ADVICE)
 
 
 def _without(subject: TorchSubject, terms: Terms, absent: Collection[int]) -> Outcome:
@@ -64,7 +70,7 @@ def _without(subject: TorchSubject, terms: Terms, absent: Collection[int]) -> Ou
     try:
         found = pushed(subject, [None if number in absent else tangent for number, tangent in enumerate(tangents)])
     except DerivativeError as error:
-        return broken(NAME, f"Where {names} carries no tangent the jvp raised {error}", advice=ADVICE)
+        return _raised(f"Where {names} carries no tangent", error)
     expected = subject.pushforward(zeroed)
     worst = gap(
         expected,
