@@ -923,3 +923,17 @@ def test_a_wrong_entry_is_found_among_columns_that_noise_hides(mode, wrong):
 
     assert judgement.verdict is Verdict.FAIL
     assert (wrong, 0) in places(judgement)
+
+
+@both_modes
+@pytest.mark.parametrize("error", [1e-3, 1.0, -30.0])
+@pytest.mark.parametrize("rise", [lambda x: np.maximum(x, 0), abs], ids=["squared hinge", "x|x|"])
+def test_a_slope_claimed_where_a_square_starts_to_rise_is_wrong_and_no_stairs(mode, error, rise):
+    point = np.array([0.0, 0.7, -1.2, 0.4, 0.9, 1.1])
+    rest = np.array([error, 0.0, 0.0, 0.0, 0.0, 0.0])
+    function = claiming(lambda x: np.array([(x * rise(x)).sum()]), lambda x: 2 * rise(x)[None] + rest, point)
+
+    judgement = judged(function, mode)
+
+    assert judgement.verdict is Verdict.FAIL
+    assert places(judgement) == {(0, 0)}

@@ -21,6 +21,7 @@ from gradproof.engine.obstacles import (
     TIED,
     Obstacle,
     all_undefined,
+    hardly_moves,
     kink,
     matches_coarser,
     may_be_debris,
@@ -247,7 +248,7 @@ def _excuse(evidence: _Evidence, probe: Probe, another: Probe, worst: Probe) -> 
         return RANDOM
     if may_be_debris(worst) and is_debris(_whole(evidence.subject), evidence.seed):
         return DEBRIS
-    if worst.coarse and worst.sums.bar > worst.sums.size > 0:
+    if worst.coarse and worst.sums.bar > worst.sums.size > 0 and not hardly_moves(worst):
         return roughness(worst)
     if evidence.subject.precision > LOW and min(probe.excess / probe.bar, another.excess / another.bar) < CLEARLY:
         return roughness(worst)

@@ -18,6 +18,7 @@ ROUGH = 1e-6  # of the values, and of what they change by on the coarsest step: 
 GENTLY = 4  # rungs below that on which a slope fills the roughness, where it shows
 LIKE = 2.0  # a leap up to so many times what is claimed, and no less than one part of as many, is of the claim's kind
 HEIGHTS = tuple(TALL / RATIO**k for k in range(6))  # of a value: of the stairs that half precisions leave
+HARDLY = 1e-2  # of what is claimed: values that first move by less do not move as claimed
 GRAINS = 64.0  # units of rounding that a step has to be long to be told from another
 
 
@@ -79,6 +80,20 @@ TIED = Obstacle(
 def roughness(probe: Probe) -> Obstacle:
     """What to call values that are too rough for a slope."""
     return STAIRS if bool(probe.ladder.stands_still().any()) else NOISE
+
+
+def hardly_moves(probe: Probe) -> bool:
+    """Whether the values, on the finest step on which they move, do so by next to nothing of what is claimed.
+
+    Stairs that a claim passes by leap by at least what it says, and noise that could hide it is as large. Where they
+    are nothing beside it, as where a square starts to rise, the claim is wrong, however rough the slope.
+    """
+    subject = probe.ladder.subject
+    xp, rates = subject.arrays, subject.arrays.zeros_like(subject.centre)
+    for rung in probe.ladder.rungs:
+        moved = xp.maximum(abs(rung.plus - subject.centre), abs(rung.minus - subject.centre))
+        rates = xp.where(rates == 0, moved / rung.t, rates)
+    return float(abs(probe.cotangent) @ rates) < HARDLY * abs(probe.claim.slope)
 
 
 def may_be_finer(probe: Probe) -> bool:
