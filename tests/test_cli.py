@@ -97,7 +97,7 @@ def processed(*arguments, folder):
         (["check", "torch:sin", "randn(3,4)"], 0, "PASS  sin: 12 inputs, 12 outputs", ""),
         (["check", "mine:Half.apply", "randn(3)"], 1, "is wrong in 3 entries", ""),
         (["check", "mine:Half.apply", "randn("], 2, "", "is no expression"),
-        (["check", "torch:relu", "zeros(2)"], 3, "kink at inputs[0][0]", ""),
+        (["check", "torch:relu", "zeros(1)"], 3, "kink at inputs[0][0]", ""),
     ],
 )
 def test_the_exit_code_tells_the_verdict(here, arguments, code, out, err):
