@@ -23,7 +23,7 @@ from gradproof.engine.localisation import ARGUMENTS
 from gradproof.engine.obstacles import all_undefined
 from gradproof.engine.results import Resolution, Verdict
 from gradproof.engine.subject import Array, DerivativeError, Subject
-from gradproof.engine.treads import TREAD, is_on_a_tread, shows_a_cast
+from gradproof.engine.treads import TREAD, is_on_a_tread
 from gradproof.engine.weighing import Probing
 
 HELD = 1 << 25  # entries of the claimed Jacobian at a time
@@ -94,7 +94,7 @@ class _Coverage:
                     if len(unnamed) == len(few) + len(suspects) or len(named) > ARGUMENTS:
                         return
                     suspects, many = unnamed, WORST
-        if not largest and shows_a_cast(self.subject) and is_on_a_tread(self.subject, self.direction):
+        if not largest and is_on_a_tread(self.subject, self.direction):
             yield Judgement(verdict=Verdict.PASS, notes=(TREAD,), resolution=Resolution(absolute=0.0, relative=0.0))
 
     def _tied(self, judgement: Judgement) -> Judgement | None:

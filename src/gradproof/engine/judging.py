@@ -34,7 +34,7 @@ from gradproof.engine.pictures import remainders
 from gradproof.engine.probe import CLEARLY, LOW, Probe
 from gradproof.engine.results import Entry, Finding, Reading, Resolution, Verdict
 from gradproof.engine.subject import DerivativeError, Subject, Watched
-from gradproof.engine.treads import TREAD, is_on_a_tread, shows_a_cast, stands_still_along
+from gradproof.engine.treads import TREAD, is_on_a_tread, stands_still_along
 from gradproof.engine.weighing import Probing, if_meant
 
 Span = tuple[int, int]
@@ -98,7 +98,7 @@ class _Evidence:
             )
         if not self.exhaustive and not any(probe.claim.largest_entry for probe in deciding):
             subject, direction = self.subject, deciding[0].ladder.direction
-            if shows_a_cast(subject) and is_on_a_tread(subject, direction):
+            if is_on_a_tread(subject, direction):
                 self.notes.append(TREAD)
         return self._judged(Verdict.PASS, deciding)
 

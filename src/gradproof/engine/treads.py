@@ -28,7 +28,9 @@ def shows_a_cast(subject: Subject) -> bool:
 
 
 def is_on_a_tread(subject: Subject, direction: Array) -> bool:
-    """Whether values that do not move along a direction rise evenly to both sides on far longer steps along it."""
+    """Whether values that are cast, and stand still along a direction, rise evenly on far longer steps along it."""
+    if not shows_a_cast(subject):
+        return False
     long = WIDE / first_step(subject.precision)
     ahead = subject.evaluate(direction, long) - subject.centre
     behind = subject.centre - subject.evaluate(direction, -long)

@@ -177,7 +177,7 @@ class Examination:
         probing = self._probing(subject, mode)
         with silence():
             found = ask(judged, probes=options.probes, seed=seed, options=probing)
-            if self.mapping and found.findings and any(each.kind == "wrong-gradient" for each in found.findings):
+            if self.mapping and any(each.kind == "wrong-gradient" for each in found.findings):
                 blocks = FULL_BLOCKS if options.coverage == "full" else BLOCKS
                 found = replace(found, maps=heat_map(shown, seed, probing, blocks=blocks))
         found = self._held_to_contracts(subject, mode, found).named(label)

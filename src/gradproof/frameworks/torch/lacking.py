@@ -52,7 +52,7 @@ def available(judgements: list[Judgement]) -> Judgement:
 
 def has_raised(found: Judgement) -> bool:
     """Whether there is no derivative to hold to anything."""
-    return bool(found.findings) and any(finding.kind.endswith(("-raised", "-rule")) for finding in found.findings)
+    return any(finding.kind.endswith(("-raised", "-rule")) for finding in found.findings)
 
 
 def all_plain(subject: TorchSubject) -> bool:

@@ -9,7 +9,7 @@ from gradproof.engine.subject import DerivativeError
 from gradproof.frameworks.torch.charts.chart import added, as_complex
 from gradproof.frameworks.torch.faults import fault_of
 from gradproof.frameworks.torch.layouts import name_of, unravelled
-from gradproof.frameworks.torch.makeup import as_real, fills_its_storage, replica
+from gradproof.frameworks.torch.makeup import as_real, fills_its_storage, overlaps, replica
 
 
 class Strided:
@@ -35,7 +35,7 @@ class Strided:
 
     def moved(self, point: Tensor, step: Tensor, t: float, out: Tensor | None) -> Tensor:
         """With the strides of the point."""
-        if fills_its_storage(point) or _overlaps(point) or point.is_conj() or point.is_neg():
+        if fills_its_storage(point) or overlaps(point) or point.is_conj() or point.is_neg():
             return added(point, step, t, out)
         copy = replica(point)
         as_real(copy).add_(as_real(step), alpha=t)
@@ -65,14 +65,3 @@ def spread(tensor: Tensor) -> Tensor:
     if fault := fault_of(tensor):
         raise DerivativeError(f"a {name_of(tensor.layout)} tensor is malformed: {fault}", malformed=True)
     return tensor.to_dense()
-
-
-def _overlaps(tensor: Tensor) -> bool:
-    """Whether two entries may lie in one place: a stride steps over less than the dimensions within it fill."""
-    filled = 1
-    for stride, length in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
-        if length > 1:
-            if stride < filled:
-                return True
-            filled += stride * (length - 1)
-    return False
