@@ -680,6 +680,74 @@ def test_a_wrong_entry_is_found_beside_a_kink(mode, size):
     assert places(judgement) == {(1, 1)}
 
 
+def undefined_at_first(matrix, size, wrong=0.0):
+    """A·x whose first output is NaN, and with it whatever a rule that multiplies by zero makes of the first input."""
+    matrix = np.pad(matrix, ((1, 0), (0, 0)), constant_values=1.0)
+
+    def function(x):
+        return np.where(np.arange(size + 1) == 0, math.nan, matrix @ x)
+
+    def claim(x):
+        claimed = matrix.copy()
+        claimed[:, 0] = math.nan
+        claimed[2, 3] += wrong
+        return claimed
+
+    return claiming(function, claim, np.full(size, 0.7))
+
+
+@both_modes
+@pytest.mark.parametrize("size", [5, 40])
+def test_what_is_claimed_beside_an_output_that_is_nan_is_inconclusive_at_the_cost_of_a_first_look(mode, size):
+    subject = undefined_at_first(np.ones((size, size)), size)
+
+    judgement = judged(subject, mode)
+
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+    assert judgement.reason.startswith(f"non-finite: 1 of {size + 1} output entries")
+    assert subject.evaluations <= 2 * size + 1
+
+
+@both_modes
+@pytest.mark.parametrize("matrix", [np.ones((5, 5)), np.eye(40), np.ones((40, 40))], ids=["few", "diagonal", "dense"])
+def test_a_wrong_entry_is_found_beside_an_output_that_is_nan(mode, matrix):
+    judgement = judged(undefined_at_first(matrix, len(matrix), wrong=0.1), mode)
+
+    assert judgement.verdict is Verdict.FAIL
+    assert places(judgement) == {(3, 2)}
+
+
+@both_modes
+@pytest.mark.parametrize("error", [0.0, 0.1])
+def test_an_output_that_stays_infinite_is_as_good_as_constant(mode, error):
+    def claim(x):
+        claimed = np.diag(1.0 * (np.arange(12) > 0))
+        claimed[5, 5] += error
+        return claimed
+
+    subject = claiming(lambda x: np.where(np.arange(12) == 0, -math.inf, x), claim, np.full(12, 0.7))
+
+    judgement = judged(subject, mode)
+
+    assert judgement.verdict is (Verdict.FAIL if error else Verdict.PASS)
+    assert places(judgement) == ({(5, 5)} if error else set())
+    assert error or subject.evaluations <= 3
+
+
+@both_modes
+@pytest.mark.parametrize("slope", [0.0, 1.0])
+def test_a_slope_claimed_of_an_output_that_stays_infinite_is_said_to_be_unchecked(mode, slope):
+    """It may be a mask that the backward forgot, or an infinity that was added to the output."""
+
+    def claim(x):
+        return np.diag(np.where(np.arange(12) == 0, slope, 1.0))
+
+    judgement = judged(claiming(lambda x: np.where(np.arange(12) == 0, -math.inf, x), claim, np.full(12, 0.7)), mode)
+
+    assert judgement.verdict is Verdict.PASS
+    assert any("were not checked" in note for note in judgement.notes) == bool(slope)
+
+
 @both_modes
 def test_a_function_that_is_nan_everywhere_is_inconclusive(mode):
     subject = claiming(lambda x: x * math.nan, lambda x: np.eye(4), np.ones(4))

@@ -75,7 +75,10 @@ class Band:
     def slopes(self, directions: Array) -> tuple[Array, Array]:
         """How the outputs change along each direction, as seen from both sides, and how far the two sides differ."""
         both = self.subject.arrays.concatenate([directions, -directions])
-        changes = self.subject.evaluate_many(both, 1.0)[:, self.rows] - self.subject.centre[self.rows]
+        values, centre = self.subject.evaluate_many(both, 1.0)[:, self.rows], self.subject.centre[self.rows]
+        changes = values - centre
+        if not self.subject.finite:  # an infinity that stays does not change
+            changes = self.subject.arrays.where(values == centre, 0.0, changes)
         ahead, behind = changes[: directions.shape[0]], changes[directions.shape[0] :]
         bends = abs(ahead + behind)
         ahead -= behind

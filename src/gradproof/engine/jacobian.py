@@ -20,9 +20,9 @@ from gradproof.engine.judgement import EMPTY, Judgement, together
 from gradproof.engine.judging import judge, raised
 from gradproof.engine.ladder import first_step
 from gradproof.engine.localisation import ARGUMENTS
-from gradproof.engine.obstacles import all_undefined
+from gradproof.engine.obstacles import all_undefined, some_undefined
 from gradproof.engine.results import Resolution, Verdict
-from gradproof.engine.subject import Array, DerivativeError, Subject
+from gradproof.engine.subject import Array, DerivativeError, Subject, Watched
 from gradproof.engine.treads import TREAD, is_on_a_tread
 from gradproof.engine.weighing import Probing
 
@@ -43,8 +43,13 @@ def judge_fully(
         return EMPTY
     if undefined := all_undefined(subject):
         return Judgement(verdict=Verdict.INCONCLUSIVE, reason=undefined.reason, advice=undefined.advice)
+    judgements = []
+    if some := some_undefined(subject):
+        judgements.append(Judgement(verdict=Verdict.INCONCLUSIVE, reason=some.reason, advice=some.advice))
+        subject = Watched(subject, subject.arrays.where(~subject.arrays.isnan(subject.centre))[0])
     try:
-        return together(list(_Coverage(subject, probes, seed, options, progress).judgements()))
+        coverage = _Coverage(subject, probes, seed, options, progress)
+        return together([*judgements, *coverage.judgements(beside_undefined=bool(some))])
     except DerivativeError as error:
         finding = raised(subject, error)
         return Judgement(verdict=Verdict.FAIL, reason=finding.message, findings=(finding,))
@@ -66,16 +71,20 @@ class _Coverage:
         step = t * (self.options.step or first_step(self.subject.precision))
         return self.subject.direction(self.seed, step, self.options.step is not None)
 
-    def judgements(self) -> Iterator[Judgement]:
+    def judgements(self, beside_undefined: bool = False) -> Iterator[Judgement]:
         """What the first look says, and then what care says of the suspicious columns.
 
-        Where one is wrong, the others of its argument are let be.
+        Where one is wrong, the others of its argument are let be. A claim that is not finite says nothing beside
+        outputs that are undefined: nothing comes back from these, and nothing times NaN is NaN.
         """
         band = max(1, HELD // self.columns)
         largest = 0.0
         for first in range(0, self.rows, band):
             claimed = self._claimed(first, min(first + band, self.rows))
             suspects, resolution, size, change = self._first_look(claimed, first)
+            if beside_undefined:
+                finite = self.subject.arrays.isfinite(claimed).all(0).tolist()
+                suspects = [column for column in suspects if finite[column]]
             largest = max(largest, size)
             many, named = WORST, set[str | None]()
             yield Judgement(verdict=Verdict.PASS, resolution=resolution)

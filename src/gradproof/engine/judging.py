@@ -39,6 +39,9 @@ from gradproof.engine.weighing import Probing, if_meant
 
 Span = tuple[int, int]
 TINY = 1e-300  # what is divided by at the least
+INFINITIES = (
+    "Some outputs are infinite at the point and all around it: the slopes that are claimed of them were not checked."
+)
 
 
 @dataclass(slots=True)
@@ -96,11 +99,23 @@ class _Evidence:
                 f"{unresolved} of {self.subject.outputs.size} output entries lie too near a kink or an edge to be "
                 "checked; they were left out."
             )
+        if self._claims_slopes_of_infinities(deciding[0]):
+            self.notes.append(INFINITIES)
         if not self.exhaustive and not any(probe.claim.largest_entry for probe in deciding):
             subject, direction = self.subject, deciding[0].ladder.direction
             if is_on_a_tread(subject, direction):
                 self.notes.append(TREAD)
         return self._judged(Verdict.PASS, deciding)
+
+    def _claims_slopes_of_infinities(self, probe: Probe) -> bool:
+        """Whether something is claimed of outputs that are infinite at the point, and so all around it."""
+        subject = self.subject
+        if subject.finite:
+            return False
+        infinite = subject.arrays.isinf(subject.centre)
+        if subject.mode == "forward":
+            return bool((subject.pushforward(probe.ladder.direction)[infinite] != 0).any())
+        return bool((subject.pullback(1.0 * infinite) != 0).any())
 
     def failed(self, findings: tuple[Finding, ...]) -> Judgement:
         return self._judged(Verdict.FAIL, self.probes, reason=findings[0].message, findings=findings)

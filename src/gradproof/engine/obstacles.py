@@ -213,6 +213,17 @@ def all_undefined(subject: Subject) -> Obstacle | None:
     )
 
 
+def some_undefined(subject: Subject) -> Obstacle | None:
+    """Whether the function has no value at all at the point, in some of its outputs."""
+    undefined = 0 if subject.finite else int(subject.arrays.isnan(subject.centre).sum())
+    if not undefined:
+        return None
+    return Obstacle(
+        f"non-finite: {undefined} of {subject.outputs.size} output entries are NaN at the point itself",
+        "Choose a point inside the function's domain; nothing is wrong in the other entries.",
+    )
+
+
 def _not_finite(subject: Subject, probe: Probe) -> int:
     """The number of outputs without a finite value, not counting those that are the same infinity all around."""
     centre = subject.centre

@@ -261,7 +261,7 @@ class Watched:
 
     def pullback_many(self, cotangents: Array) -> Array:
         """The claimed gradients for incoming gradients of the watched outputs."""
-        return self.arrays.stack([self.pullback(cotangent) for cotangent in cotangents])
+        return self.whole.pullback_many(self._everywhere(cotangents))
 
     def pullback_at(self, direction: Array, cotangent: Array) -> Array:
         """As of the whole."""
@@ -279,10 +279,12 @@ class Watched:
         """As of the whole, for the watched outputs."""
         return self.whole.pushforward_at(place, direction)[self.chosen]
 
-    def _everywhere(self, cotangent: Array) -> Array:
-        vector = self.arrays.zeros_like(self.whole.centre)
-        vector[self.chosen] = cotangent
-        return vector
+    def _everywhere(self, cotangents: Array) -> Array:
+        """One incoming gradient or several, zero for the outputs that are not watched."""
+        nothing = self.arrays.zeros_like(self.whole.centre)
+        vectors = self.arrays.stack([nothing] * len(cotangents)) if len(cotangents.shape) > 1 else nothing
+        vectors[..., self.chosen] = cotangents
+        return vectors
 
 
 class Pushed:
