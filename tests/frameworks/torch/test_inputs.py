@@ -770,3 +770,52 @@ class TestTensorsThatOnlyOneDnnCanRead:
 
         assert blamed(report) == {"inputs[0]"}
         assert x.grad is None
+
+
+# Parameters
+
+
+class _Scaled(nn.Module):
+    """A module that knows its parameters by what torch registers."""
+
+    def forward(self, x):
+        (weight,) = self.parameters()
+        return torch.sin(weight) * x
+
+
+def put_into_a_module(weight, x):
+    module = _Scaled()
+    module.weight = weight
+    return module(x)
+
+
+def take_the_place_of_its_weight(weight, x):
+    layer = nn.Linear(3, 2, bias=False)
+    layer.weight = weight
+    return layer(x)
+
+
+@pytest.mark.parametrize("function", [put_into_a_module, take_the_place_of_its_weight])
+@pytest.mark.parametrize("options", [{}, {"coverage": "full"}, {"order": 2}, {"modes": ("reverse", "forward")}], ids=str)
+def test_a_parameter_is_given_to_the_function_as_a_parameter(function, options):
+    weight = nn.Parameter(point(2, 3).detach())
+    x = point(2, 3)
+
+    assert check(function, (weight, x), **options).verdict is Verdict.PASS
+    assert check(function, {"weight": weight, "x": x}, **options).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("requires_grad", [True, False])
+def test_a_parameter_that_is_not_checked_is_given_as_a_parameter_too(requires_grad):
+    weight = nn.Parameter(point(2, 3).detach(), requires_grad=requires_grad)
+    x = point(2, 3)
+
+    assert check(take_the_place_of_its_weight, (weight, x), wrt="x").verdict is Verdict.PASS
+
+
+def test_a_plain_tensor_is_not_given_as_a_parameter():
+    def function(x):
+        assert not isinstance(x, nn.Parameter)
+        return x.sin()
+
+    assert check(function, (point(3),)).verdict is Verdict.PASS

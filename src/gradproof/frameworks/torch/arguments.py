@@ -40,7 +40,8 @@ class Call:
 
     A tuple or list of inputs is spread over the positional parameters. A dict is spread over keyword parameters where
     the function has parameters of those names, and is passed as it is otherwise. A tensor that only oneDNN can read is
-    held as a strided one, and given to the function in its own form.
+    held as a strided one, and given to the function in its own form; a parameter is given as one, since a function may
+    put it into a module.
     """
 
     result = "output"  # what the paths of results begin with
@@ -59,8 +60,8 @@ class Call:
         if not isinstance(inputs, (tuple, list)) and not self._by_name:
             self._spread = (inputs,)
         self._leaves = list(trees.leaves(self._spread, "inputs"))
-        opaque = any(isinstance(leaf, Tensor) and _is_opaque(leaf) for _, leaf in self._leaves)
-        self._flat = not self._by_name and not opaque and trees.is_flat(self._spread, Tensor)
+        plain = not any(isinstance(leaf, Tensor) and _is_special(leaf) for _, leaf in self._leaves)
+        self._flat = not self._by_name and plain and trees.is_flat(self._spread, Tensor)
         self.slots = list(self._slots())
 
     def invoke(self, tensors: Sequence[Tensor]) -> Any:
@@ -160,6 +161,11 @@ def _is_opaque(tensor: Tensor) -> bool:
     return tensor.is_mkldnn
 
 
+def _is_special(tensor: Tensor) -> bool:
+    """Whether a function may tell a tensor from a plain one with the same numbers."""
+    return _is_opaque(tensor) or isinstance(tensor, nn.Parameter)
+
+
 def _readable(tensor: Tensor) -> Tensor:
     """The tensor, or a strided copy of one whose memory cannot be read."""
     return tensor.detach().to_dense().requires_grad_(tensor.requires_grad) if _is_opaque(tensor) else tensor
@@ -167,6 +173,8 @@ def _readable(tensor: Tensor) -> Tensor:
 
 def _like(given: Tensor, tensor: Tensor) -> Tensor:
     """A tensor in the form in which the caller gave one; autograd goes back through that."""
+    if isinstance(given, nn.Parameter):
+        tensor._is_param = True  # type: ignore[attr-defined]  # by which torch knows those that are not of the class
     return tensor.to_mkldnn() if _is_opaque(given) else tensor
 
 
