@@ -46,6 +46,7 @@ class Call:
 
     result = "output"  # what the paths of results begin with
     nested = False  # whether the function itself pushes tangents forward
+    bypassed: frozenset[int] = frozenset()  # slots that are not used: the function has the caller's tensors by itself
 
     def __init__(self, function: Callable[..., Any], inputs: Any) -> None:
         if not callable(function):

@@ -70,10 +70,9 @@ def _traced(subject: TorchSubject) -> list[Received]:
     applied = [kind for node in nodes(subject.results) if (kind := getattr(type(node), "_forward_cls", None))]
     if not modules and len(applied) < 2:
         return []
-    leaves = [point.clone().requires_grad_() for point in subject.points]
     kinds: list[Kind] = list(dict.fromkeys(applied))
     with Trace(modules, kinds) as trace:
-        subject.caller.differentiably(leaves)
+        subject.caller.at_the_point()
     return [call for call in trace.calls if call.required]
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -47,10 +48,17 @@ class Timed:
         self._tally.inside += time.perf_counter() - self._began
 
 
+class BypassedError(Exception):
+    """Something that can be asked of the arguments alone, of a function that has the caller's tensors by itself."""
+
+
 class Caller:
     """A function, the tensors it receives, and those of them that are varied.
 
     Random draws are the same in every call. What the function is found to write to is copied afresh for every call.
+
+    A function may have the caller's own tensors by itself, as the parameters of a module that it calls, whatever it is
+    given in their place. Then these tensors lend themselves: while a call runs, and no longer, they hold other memory.
     """
 
     def __init__(self, call: Call, varied: list[int], slots: list[Slot], tally: Tally) -> None:
@@ -84,6 +92,8 @@ class Caller:
             raise
         self.draws = self._generators.moved()
         self.written = [not _same(slot.tensor, copy) for slot, copy in zip(self.slots, copies, strict=True)]
+        for number in self.call.bypassed:
+            copies[number] = self.slots[number].tensor  # which is what the graph leads to
         rest = (number for number in range(len(copies)) if number not in self.varied)
         self._rest = [(number, _copier(self._tensors[number], self.written[number])) for number in rest]
         return copies, result
@@ -119,7 +129,9 @@ class Caller:
             return result
 
     def differentiably(self, leaves: Sequence[Tensor]) -> Any:
-        """The result for other varied tensors, with a graph."""
+        """The result for other varied tensors, with a graph that leads to them."""
+        if self.call.bypassed:
+            raise BypassedError("the graph leads to the caller's own tensors")
         return self._graphed(self._with(leaves))
 
     def copies(self) -> list[Tensor]:
@@ -155,9 +167,27 @@ class Caller:
             self._generators.restore()
         began = time.perf_counter()
         try:
-            return self.call.invoke(tensors)
+            if not self.call.bypassed:
+                return self.call.invoke(tensors)
+            with self._lending(tensors) as own:
+                return self.call.invoke(own)
         finally:
             self.tally.inside += time.perf_counter() - began
+
+    @contextmanager
+    def _lending(self, tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+        """The caller's own tensors, where the function has them by itself, with these numbers for the time being."""
+        own = {number: self.slots[number].tensor for number in self.call.bypassed}
+        if not all(_is_ordinary(tensors[number]) for number in own):
+            raise BypassedError("the caller's own tensors carry no tangents, and are no batches")
+        memory = {number: tensor.detach() for number, tensor in own.items()}
+        try:
+            for number, tensor in own.items():
+                tensor.data = tensors[number].detach()
+            yield [own.get(number, tensor) for number, tensor in enumerate(tensors)]
+        finally:
+            for number, tensor in own.items():
+                tensor.data = memory[number]
 
     def _graphed(self, tensors: Sequence[Tensor]) -> Any:
         if torch.is_grad_enabled():
@@ -194,6 +224,11 @@ def is_dual(tensor: Tensor) -> bool:
     if forward_ad._current_level < 0:
         return False
     return forward_ad.unpack_dual(tensor).tangent is not None  # type: ignore[no-untyped-call]  # torch's own
+
+
+def _is_ordinary(tensor: Tensor) -> bool:
+    """Whether a tensor is numbers in memory, and nothing that a transformation of torch's made of them."""
+    return not is_dual(tensor) and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 
 
 def _refuse_tangent(slot: Slot) -> None:

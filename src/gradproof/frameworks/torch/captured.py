@@ -7,22 +7,53 @@ import inspect
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
+from gradproof.errors import InputError
 from gradproof.frameworks.torch.arguments import Call
 from gradproof.frameworks.torch.graph import nodes
 
+MOVABLE = (torch.strided, torch.sparse_coo)  # layouts of tensors that can hold other memory for a while
 
-def captured_tensors(call: Call, results: Sequence[Tensor], given: Sequence[Tensor]) -> list[str]:
-    """A note for each tensor that requires grad, reaches the results, and is not among the arguments."""
+
+def captured_tensors(results: Sequence[Tensor], given: Sequence[Tensor]) -> list[Tensor]:
+    """The tensors that require grad, reach the results, and are not among the arguments."""
     known = {id(tensor) for tensor in given}
-    strays: list[Tensor] = [
+    return [
         leaf
         for node in nodes(results)
         if (leaf := getattr(node, "variable", None)) is not None and id(leaf) not in known
     ]
-    if not strays:
-        return []
+
+
+def bypassed_slots(call: Call, varied: Sequence[int], captured: Sequence[Tensor]) -> frozenset[int]:
+    """The varied slots whose own tensors are captured: the function has them by itself, whatever it is given."""
+    known = {id(tensor) for tensor in captured}
+    found = [number for number in varied if id(call.slots[number].tensor) in known]
+    tensors = [call.slots[number].tensor for number in found]
+    for number, tensor in zip(found, tensors, strict=True):
+        twice = sum(other is tensor for other in tensors) > 1
+        if twice or tensor.layout not in MOVABLE:
+            why = "stands among the inputs twice" if twice else f"is {tensor.layout}, which torch cannot move in place"
+            raise InputError(
+                f"{call.name} uses {call.slots[number].path} by itself and not as an argument, and it {why}. Let the "
+                "function use what it is given."
+            )
+    return frozenset(found)
+
+
+def notes_on(call: Call, strays: Sequence[Tensor]) -> list[str]:
+    """A note for each captured tensor, and for the arguments that are bypassed."""
+    paths = [call.slots[number].path for number in sorted(call.bypassed)]
+    bypassing = (
+        f"{call.name} uses {', '.join(paths[:8])} by itself and not as an argument: for the time of each call it was "
+        "moved where it is, and put back."
+    )
+    return [*([bypassing] if paths else []), *(_notes_on_strays(call, strays) if strays else [])]
+
+
+def _notes_on_strays(call: Call, strays: Sequence[Tensor]) -> list[str]:
     names = {id(tensor): name for name, tensor in _named_tensors(call.function)}
     notes = []
     for stray in strays[:8]:

@@ -33,7 +33,7 @@ class _Derived:
     nested = False
 
     def __init__(self, subject: TorchSubject, name: str, factors: Sequence[Tensor]) -> None:
-        self.subject, self.function = subject, subject.call.function
+        self.subject, self.function, self.bypassed = subject, subject.call.function, subject.call.bypassed
         self.name = f"{self.result} of {subject.call.name}"
         self.slots = [*subject.slots, *(Slot(f"{name}[{k}]", factor) for k, factor in enumerate(factors))]
         own = len(subject.slots)

@@ -89,7 +89,7 @@ class Examination:
         if self.options.modes is not None:
             return self.options.modes
         own = custom_functions(self.subject.results)
-        if own and all(map(has_forward_rule, own)):
+        if own and all(map(has_forward_rule, own)) and not self.subject.call.bypassed:
             return ("reverse", "forward")
         if without := [kind.__name__ for kind in own if not has_forward_rule(kind)]:
             self.notes.append(f"{', '.join(without[:8])}: no jvp, so forward mode was not checked.")

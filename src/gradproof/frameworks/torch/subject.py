@@ -20,7 +20,7 @@ from gradproof.frameworks.torch import trees
 from gradproof.frameworks.torch.arguments import Call, Selector, Slot, differentiable
 from gradproof.frameworks.torch.batches import Batches
 from gradproof.frameworks.torch.calling import LARGE, Caller, Tally
-from gradproof.frameworks.torch.captured import captured_tensors
+from gradproof.frameworks.torch.captured import bypassed_slots, captured_tensors, notes_on
 from gradproof.frameworks.torch.charts import Semantics, chart_of, refuse_malformed, refuse_unreadable
 from gradproof.frameworks.torch.duals import push
 from gradproof.frameworks.torch.makeup import is_plain, memory_of, refilled, replica
@@ -30,6 +30,7 @@ from gradproof.frameworks.torch.walking import Walk
 from gradproof.frameworks.torch.wording import derivative_error, kind_of, shapes
 
 SAME = 64.0  # units of rounding by which a value may differ from the same in double precision
+BYPASSED = "{name} uses inputs by itself, and tangents come with arguments alone: let it use what it is given."
 ORDINARY = (1e-100, 1e100)  # sizes of values whose squares can be added up
 
 
@@ -55,20 +56,17 @@ class TorchSubject:
         self.call, self.varied, self.slots, self.tally = call, varied, slots, tally
         self.semantics = semantics or Semantics()
         self.caller = Caller(call, varied, slots, tally)
-        self._notes: list[str] = []
         self.trouble = ""
         self._walk = Walk()
         self.refused: set[str] = set()  # what cannot be batched
         for slot in slots:
             refuse_unreadable(slot.path, slot.tensor)
             refuse_malformed(slot.path, slot.tensor)
-        copies, result = self.caller.at_the_point()
-        try:
-            self._take_up(copies)
-            self._take_in(copies, result)
-        except BaseException:
-            self.caller.put_back()
-            raise
+        captured = self._begin()
+        if own := bypassed_slots(call, varied, captured):
+            call.bypassed = own
+            captured = self._begin()
+        self._notes += notes_on(call, captured)
 
     @classmethod
     def of(
@@ -83,6 +81,8 @@ class TorchSubject:
         slots = [slot.widened() for slot in self.slots]
         if all(map(operator.is_, slots, self.slots)):  # it is in double precision, and casts to a lower one itself
             return None
+        if self.call.bypassed:
+            return None
         try:
             wide = TorchSubject(self.call, self.varied, slots, self.tally, self.semantics)
         except Exception:
@@ -96,13 +96,26 @@ class TorchSubject:
         same = (difference <= SAME * self.precision * (size + scale)) | ~self.centre.isfinite()
         return wide if bool(same.all()) else None
 
+    def _begin(self) -> list[Tensor]:
+        """Call the function at the point; the tensors that it has by itself."""
+        self._notes: list[str] = []
+        copies, result = self.caller.at_the_point()
+        try:
+            self._take_up(copies)
+            self._take_in(copies, result)
+        except BaseException:
+            self.caller.put_back()
+            raise
+        return captured_tensors(self.results, copies)
+
     def _take_up(self, copies: list[Tensor]) -> None:
         """The point, and its space. What is made of a sparse point shares its indices, so it has to be a copy."""
         self.points = []
         for number in self.varied:
             own = self.slots[number].tensor.detach()
             if not is_plain(own):
-                own = replica(own) if self.caller.written[number] else copies[number].detach()
+                fresh = self.caller.written[number] or number in self.call.bypassed
+                own = replica(own) if fresh else copies[number].detach()
             self.points.append(own)
         paths = [self.slots[number].path for number in self.varied]
         charts = [chart_of(point, self.semantics) for point in self.points]
@@ -136,7 +149,6 @@ class TorchSubject:
         self.tiny = max(self.inputs.tiny, self.outputs.tiny)
         if self.tiny < ORDINARY[0] < self._size:
             self.tiny = 0.0  # nothing here is so small that it matters
-        self._notes += captured_tensors(self.call, self.results, copies)
 
     @property
     def notes(self) -> list[str]:
@@ -272,6 +284,8 @@ class TorchSubject:
 
     def _pushed(self, place: Tensor, direction: Tensor) -> Tensor:
         evaluations = self.tally.evaluations
+        if self.call.bypassed:
+            raise DerivativeError(BYPASSED.format(name=self.name), absent=True)
         try:
             function = partial(self.results_of, rest=self.caller.copies())
             own = [tangent.clone() for tangent in self.inputs.tensors(direction)]  # a jvp may write to them

@@ -30,7 +30,7 @@ def own_batches(subject: TorchSubject, terms: Terms) -> Outcome:
     """
     own = [kind.__name__ for kind in custom_functions(subject.results) if has_batching_rule(kind)]
     plain = subject.inputs.plain and subject.outputs.plain
-    if not own or not plain or not isinstance(subject.call, Call) or subject.caller.draws:
+    if not own or not plain or not isinstance(subject.call, Call) or subject.call.bypassed or subject.caller.draws:
         return KEPT
     cotangent, gradient = terms.pulled(subject)
     step = subject.direction(terms.seed, STEP, False)
