@@ -175,7 +175,7 @@ def _readable(tensor: Tensor) -> Tensor:
 def _like(given: Tensor, tensor: Tensor) -> Tensor:
     """A tensor in the form in which the caller gave one; autograd goes back through that."""
     if isinstance(given, nn.Parameter):
-        tensor._is_param = True  # type: ignore[attr-defined]  # by which torch knows those that are not of the class
+        tensor._is_param = True  # by which torch knows those that are not of the class
     return tensor.to_mkldnn() if _is_opaque(given) else tensor
 
 
