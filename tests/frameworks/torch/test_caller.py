@@ -530,3 +530,49 @@ def test_an_interrupt_inside_the_function_leaves_the_generators_as_they_are():
     with pytest.raises(KeyboardInterrupt):
         check(interrupted, point(), seed=0)
     assert _states() == before
+
+
+# ── modules that a function can see ──────────────────────────────────────────────────────────────────────────────────
+
+
+class Counting(torch.nn.Module):
+    """A module that writes to one buffer, and puts another one in the place of a second."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+        self.register_buffer("last", torch.zeros(3, dtype=torch.float64))
+        self.register_buffer("nothing", None)
+
+    def forward(self, x):
+        self.calls += 1
+        self.last = x.detach().clone()
+        return x.sin()
+
+
+@pytest.mark.parametrize("coverage", ["probe", "full"])
+@pytest.mark.parametrize(
+    "seen", [lambda module: lambda x: module(x), lambda module: module.forward], ids=["in a closure", "as self"]
+)
+def test_the_buffers_of_modules_that_a_function_can_see_stay_as_they_are(seen, coverage):
+    module = Counting()
+    calls, last = module.calls, module.last
+    x = torch.ones(3, dtype=torch.float64, requires_grad=True)
+
+    assert check(seen(module), (x,), coverage=coverage).passed
+
+    assert module.calls is calls
+    assert module.last is last
+    assert calls.item() == 0
+    assert last.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_the_running_statistics_of_a_captured_normalisation_stay_as_they_are():
+    norm = torch.nn.BatchNorm1d(3).double()
+    before = {name: tensor.clone() for name, tensor in norm.state_dict().items()}
+    x = torch.randn(5, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).requires_grad_()
+
+    assert check(lambda x: norm(x), (x,), order=2).passed
+
+    assert all(torch.equal(before[name], tensor) for name, tensor in norm.state_dict().items())
+    assert norm.num_batches_tracked == 0

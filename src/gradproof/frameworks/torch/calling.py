@@ -16,6 +16,7 @@ from torch.autograd import forward_ad
 from gradproof.errors import InputError
 from gradproof.frameworks.torch import trees
 from gradproof.frameworks.torch.arguments import Call, Slot, differentiable
+from gradproof.frameworks.torch.captured import HeldBuffers
 from gradproof.frameworks.torch.makeup import fills_its_storage, is_plain, replica, same_numbers
 from gradproof.frameworks.torch.randomness import HeldGenerators
 
@@ -71,6 +72,7 @@ class Caller:
         self.written: list[bool] = []
         self.paths: list[str] = []
         self._generators = HeldGenerators()
+        self._buffers = HeldBuffers(call.function)
 
     def at_the_point(self) -> tuple[list[Tensor], Any]:
         """Private copies of all tensors, and the result of a call with a graph on them."""
@@ -157,7 +159,8 @@ class Caller:
         return Timed(self.tally)
 
     def put_back(self) -> None:
-        """Leave every generator as it was found."""
+        """Leave every generator, and what the function can see of modules, as it was found."""
+        self._buffers.put_back()
         if self.draws or self._generators.moved():
             self._generators.restore()
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,6 +11,8 @@ from torch import Tensor, nn
 from gradproof.errors import InputError
 from gradproof.frameworks.torch.arguments import Call
 from gradproof.frameworks.torch.graph import nodes
+from gradproof.frameworks.torch.makeup import same_numbers
+from gradproof.frameworks.torch.sight import modules_seen_by, seen_by
 
 MOVABLE = (torch.strided, torch.sparse_coo)  # layouts of tensors that can hold other memory for a while
 
@@ -70,18 +70,7 @@ def _notes_on_strays(call: Call, strays: Sequence[Tensor]) -> list[str]:
 
 def _named_tensors(function: Any) -> Iterator[tuple[str, Tensor]]:
     """The tensors that a function can see, by the names that it sees them under."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    owner = getattr(function, "__self__", None)
-    scope: dict[str, Any] = {} if owner is None else {"self": owner}
-    try:
-        seen = inspect.getclosurevars(inspect.unwrap(getattr(function, "__func__", function)))
-    except TypeError:
-        seen = None
-    if seen is not None:
-        scope.update(seen.globals)
-        scope.update(seen.nonlocals)
-    for name, value in scope.items():
+    for name, value in seen_by(function).items():
         if isinstance(value, Tensor):
             yield name, value
         elif isinstance(value, nn.Module):
@@ -89,3 +78,26 @@ def _named_tensors(function: Any) -> Iterator[tuple[str, Tensor]]:
         elif hasattr(value, "__dict__"):
             members = [(key, member) for key, member in vars(value).items() if isinstance(member, Tensor)]
             yield from ((f"{name}.{key}", member) for key, member in members)
+
+
+class HeldBuffers:
+    """The buffers of modules that a function can see, as they were: a call may write to them, or put others there."""
+
+    def __init__(self, function: Any) -> None:
+        self._held = [
+            (part._buffers, name, buffer, buffer.clone())
+            for module in modules_seen_by(function).values()
+            for part in module.modules()
+            for name, buffer in part._buffers.items()
+            if buffer is not None
+        ]
+
+    def put_back(self) -> None:
+        """Leave them as they were found."""
+        for place, name, buffer, numbers in self._held:
+            place[name] = buffer
+            if not same_numbers(
+                numbers, buffer
+            ):  # whatever their version: torch's own normalisations leave it as it is
+                with torch.no_grad():
+                    buffer.copy_(numbers)

@@ -6,7 +6,6 @@ Hooks and wrappers are in place during one call, and gone after it, whatever hap
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from gradproof.frameworks.torch import trees
+from gradproof.frameworks.torch.sight import modules_seen_by
 
 STORED = 1 << 24  # entries of tensors that are kept, all together
 Kind = type[torch.autograd.Function]
@@ -103,18 +103,10 @@ def modules_of(function: Any) -> dict[nn.Module, str]:
         function = function.func
     if isinstance(function, nn.Module):
         return {module: name for name, module in function.named_modules() if module is not function}
-    roots: dict[str, Any] = {"self": getattr(function, "__self__", None)}
-    try:
-        seen = inspect.getclosurevars(inspect.unwrap(getattr(function, "__func__", function)))
-        roots.update(seen.globals)
-        roots.update(seen.nonlocals)
-    except TypeError:  # it is not written in Python
-        pass
     found: dict[nn.Module, str] = {}
-    for root, value in roots.items():
-        if isinstance(value, nn.Module):
-            for name, module in value.named_modules():
-                found.setdefault(module, f"{root}.{name}" if name else root)
+    for root, value in modules_seen_by(function).items():
+        for name, module in value.named_modules():
+            found.setdefault(module, f"{root}.{name}" if name else root)
     return found
 
 
