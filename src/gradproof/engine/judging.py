@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from gradproof.engine.asking import ask
 from gradproof.engine.columns import Columns
+from gradproof.engine.grain import without_grain
 from gradproof.engine.judgement import EMPTY, NOTHING, RAISED, Judgement
 from gradproof.engine.localisation import Located, localise
 from gradproof.engine.nearby import is_debris
@@ -251,8 +252,9 @@ def _disagreement(evidence: _Evidence, probe: Probe, span: Span | None) -> Judge
     worst = max([probe, another], key=lambda each: each.excess / max(each.bar, TINY))
     if in_the_way := _excuse(evidence, probe, another, worst):
         return evidence.blocked(in_the_way)
-    located = evidence.localised(worst)
-    if in_the_way := _excuse_of_entries(worst, located):
+    located = without_grain(worst, evidence.localised(worst))
+    in_the_way = located if isinstance(located, Obstacle) else _excuse_of_entries(worst, located)
+    if isinstance(located, Obstacle) or in_the_way:
         return evidence.blocked(in_the_way)
     return evidence.failed(tuple(_findings(evidence.subject, located)) or (_unlocated(worst),))
 

@@ -131,6 +131,7 @@ class Ladder:
                 tiny=self.subject.tiny,
                 slip=4 * unit / first_step(unit),
                 wide=math.inf if cast > unit else WIDE / first_step(unit),
+                share=rounding if cast > unit else 0.0,
             )
             if len(self.rungs) < 3:
                 return least

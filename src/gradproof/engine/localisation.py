@@ -93,7 +93,7 @@ def _middle(low: int, high: int, edges: list[int]) -> int:
 def localise(probe: Probe, options: Probing, *, most: int = SHOWN) -> Located:
     """The wrong entries behind a probe's disagreement, or the worst of them; each may be forgiven by itself."""
     subject = probe.ladder.subject
-    exponent = _best_exponent(subject, probe)
+    exponent = best_exponent(probe)
     t = 4.0**exponent
     direction, cotangent = probe.ladder.direction, probe.cotangent
 
@@ -178,7 +178,7 @@ def _shown(wrong: list[_Column]) -> list[_Column]:
     return shown
 
 
-def _best_exponent(subject: Subject, probe: Probe) -> int:
+def best_exponent(probe: Probe) -> int:
     """The rung whose slope, with its upper neighbour's, has the narrowest bar for the whole."""
     rungs = probe.ladder.rungs
     bars = []

@@ -11,8 +11,8 @@ from gradproof.engine.localisation import search
 from gradproof.engine.nearby import OWN_SIZE
 from gradproof.engine.probe import MEANINGFUL, Probe, blurred
 from gradproof.engine.slopes import RATIO, TALL
-from gradproof.engine.subject import Subject
-from gradproof.engine.weighing import CAUTION, Sums, combine, predicted, restricted
+from gradproof.engine.subject import Array, Subject
+from gradproof.engine.weighing import CAUTION, Sums, combine, predicted, restricted, weighed
 
 ROUGH = 1e-6  # of the values, and of what they change by on the coarsest step: so much is no rounding and not smooth
 GENTLY = 4  # rungs below that on which a slope fills the roughness, where it shows
@@ -149,12 +149,12 @@ def on_a_tread(probe: Probe, coordinate: int) -> bool:
     on one of them says nothing. A value that is constant stands still on that step too.
     """
     subject = probe.ladder.subject
-    if subject.mode != "forward":
-        return False
     xp, centre = subject.arrays, subject.centre
     piece = restricted(subject, probe.ladder.direction, coordinate, coordinate + 1)
     finest = probe.ladder.rungs[0].t
     ahead, behind = subject.evaluate(piece, finest), subject.evaluate(piece, -finest)
+    if subject.mode != "forward":
+        return bool(((ahead == centre) & (behind == centre)).all()) and _moves_as_claimed_afar(probe, piece)
     claims = xp.where((ahead == centre) & (behind == centre), subject.pushforward(piece), 0.0)
     worst = int(xp.argmax(abs(claims)))
     claim, value = float(claims[worst]), abs(float(centre[worst]))
@@ -164,6 +164,19 @@ def on_a_tread(probe: Probe, coordinate: int) -> bool:
         t = height * value / abs(claim)
         up, down = (float(subject.evaluate(piece, way * t)[worst] - centre[worst]) * way for way in (1.0, -1.0))
         if up * claim > 0 < down * claim and 1 / LIKE <= (up + down) / (2 * t * claim) <= LIKE:
+            return True
+    return False
+
+
+def _moves_as_claimed_afar(probe: Probe, piece: Array) -> bool:
+    """Whether values move, both ways, about as claimed on steps that may take them off a half precision's tread."""
+    subject, claim = probe.ladder.subject, probe.predicted(piece)
+    if not 0 < abs(claim) < math.inf:
+        return False
+    for t in (height / first_step(subject.precision) for height in HEIGHTS):
+        changes = (subject.evaluate(piece, t) - subject.centre, subject.centre - subject.evaluate(piece, -t))
+        up, down = (weighed(subject, probe.cotangent, change) / (t * claim) for change in changes)
+        if up and down and 1 / LIKE <= (up + down) / 2 <= LIKE:
             return True
     return False
 

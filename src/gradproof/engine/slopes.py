@@ -84,7 +84,8 @@ class Noise:
     outputs together do not. `rounding` is that of their type relative to their size, `grain` the rounding that they
     show, `tiny` the distance of the smallest numbers, `slip` the rounding of a step below t = 1 relative to that of
     t = 1, and `hum` for each pair of rungs the even fourth difference that is usual among the outputs. From `wide` on
-    a step is so long that no half precision rounds it away.
+    a step is so long that no half precision rounds it away. `share` is the rounding of values that are cast relative
+    to what they change by: where they leave from zero that is their size.
     """
 
     rounding: float
@@ -93,6 +94,7 @@ class Noise:
     slip: float
     hum: tuple[float, ...] = ()
     wide: float = math.inf
+    share: float = 0.0
 
 
 def best_slopes(xp: Array, centre: Array, rungs: list[Rung], around: Noise) -> Estimates:
@@ -187,6 +189,8 @@ def _central_slopes(xp: Array, centre: Array, rungs: list[Rung], floor: Array, a
         uncertain += floor if lower.t == 1 else floor * (around.grain / around.rounding / lower.t)
         if lower.t < 1:
             uncertain += abs(odd[k]) * (around.slip / lower.t)
+        if around.share:
+            uncertain += abs(odd[k]) * around.share
         value = drop * (1 / (RATIO**2 - 1))
         value += odd[k]
         pair = _Candidate(value, abs(drop))
@@ -218,7 +222,7 @@ def _central_slopes(xp: Array, centre: Array, rungs: list[Rung], floor: Array, a
         )
         hums = around.hum or (0.0,) * len(pairs)
         unsteady = [fourth.clip(hum) for fourth, hum in zip(fourths, hums, strict=True)]
-        _mind_the_stairs(xp, centre, rungs, unsteady, pairs, triples, around.wide)
+        _mind_the_stairs(xp, centre, rungs, unsteady, pairs, triples, around)
     upward = [pairs[0]]
     for pair, triple in zip(pairs[1:], triples, strict=True):
         upward += [pair, triple]
@@ -248,7 +252,7 @@ def _mind_the_stairs(
     unsteady: list[Array],
     pairs: list[_Candidate],
     triples: list[_Candidate],
-    wide: float,
+    around: Noise,
 ) -> None:
     """Where values stand still on small steps and rise smoothly on large ones, they are stairs: small steps lie.
 
@@ -276,7 +280,7 @@ def _mind_the_stairs(
             change = abs(side - centre)
             height = xp.where((change > 0) & (change < height), change, height)
     for rung in rungs:
-        if rung.t >= wide:
+        if rung.t >= around.wide:
             stairs = stairs & ~((rung.plus == centre) & (rung.minus == centre) & (height > TALL * abs(centre)))
     height = xp.where(stairs, height, 0.0)
     for lower, upper, rough, pair in zip(rungs, rungs[1:], unsteady, pairs, strict=False):
@@ -286,6 +290,7 @@ def _mind_the_stairs(
         bar = drop * (RATIO**2 / (RATIO**2 - 1)) + height * (1 / lower.t + 0.5 / upper.t) + rough * (BEND / upper.t)
         near, far = (abs(rung.split(centre)[1]) * (0.5 / rung.t) for rung in (lower, upper))
         bar = bar + xp.where(far < CURVED * near, far, 0.0)  # how much one side alone differs, by a kink on the other
+        bar = bar + abs(plain) * around.share
         pair.value = xp.where(stairs, plain, pair.value)
         pair.bar = xp.where(stairs, xp.where(pair.flat, math.inf, bar), pair.bar)
     for triple in triples:
