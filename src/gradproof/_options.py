@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from gradproof.engine.weighing import Probing
 from gradproof.errors import InputError
@@ -46,6 +47,10 @@ class Options:
 
     def __post_init__(self) -> None:
         self._check_choices()
+        for name in ("rtol", "atol", "nondet_tol", "step"):  # a number of NumPy's, or a tensor of one, is one too
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, float | int | str) and hasattr(value, "__float__"):
+                object.__setattr__(self, name, _as_number(value))
         for name, value in (("rtol", self.rtol), ("atol", self.atol), ("nondet_tol", self.nondet_tol)):
             if not _is_number(value) or not 0 <= value < math.inf:
                 raise InputError(f"{name}={value!r}: pass a finite number that is not negative.")
@@ -86,6 +91,13 @@ def modes_of(modes: str | Iterable[str] | None) -> tuple[str, ...] | None:
     if not isinstance(wanted, (list, tuple, set, frozenset)) or not wanted or not set(wanted) <= set(MODES):
         raise InputError(f"modes={modes!r}: choose from 'reverse' and 'forward'.")
     return tuple(mode for mode in MODES if mode in wanted)
+
+
+def _as_number(value: Any) -> Any:
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError):
+        return value
 
 
 def _is_number(value: object) -> bool:

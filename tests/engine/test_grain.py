@@ -22,7 +22,7 @@ def rounded(x, digits):
 
 
 def rounding_inside(point, digits, factor=1.0):
-    """A·sin(x + 0.3) of rounded inputs, or the rounded inputs themselves, of which one derivative is off by a factor."""
+    """A·sin(x + 0.3) of rounded inputs, of which one derivative is off by a factor."""
     matrix = np.random.default_rng(5).uniform(0.4, 1.2, (6, point.size))
 
     def function(x):

@@ -23,8 +23,8 @@ LESS = 2.0**-3  # of the share by which the worst entry is off
 FIRST = 3  # lengths, after which slopes that agree are taken for one
 
 GRAIN = Obstacle(
-    "grain: steps of other lengths show other slopes, which lie about what is claimed, as where inputs that are zero are "
-    "rounded to a lower precision inside",
+    "grain: steps of other lengths show other slopes, which lie about what is claimed, as where inputs that are zero "
+    "are rounded to a lower precision inside",
     "Check the function without the rounding, or pass inputs of the lower precision, or ones that are not zero.",
 )
 

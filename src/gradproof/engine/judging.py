@@ -253,8 +253,9 @@ def _disagreement(evidence: _Evidence, probe: Probe, span: Span | None) -> Judge
     if in_the_way := _excuse(evidence, probe, another, worst):
         return evidence.blocked(in_the_way)
     located = without_grain(worst, evidence.localised(worst))
-    in_the_way = located if isinstance(located, Obstacle) else _excuse_of_entries(worst, located)
-    if isinstance(located, Obstacle) or in_the_way:
+    if isinstance(located, Obstacle):
+        return evidence.blocked(located)
+    if in_the_way := _excuse_of_entries(worst, located):
         return evidence.blocked(in_the_way)
     return evidence.failed(tuple(_findings(evidence.subject, located)) or (_unlocated(worst),))
 

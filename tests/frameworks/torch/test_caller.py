@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 
 import numpy as np
@@ -576,3 +577,45 @@ def test_the_running_statistics_of_a_captured_normalisation_stay_as_they_are():
 
     assert all(torch.equal(before[name], tensor) for name, tensor in norm.state_dict().items())
     assert norm.num_batches_tracked == 0
+
+
+class Holder:
+    """Not a module, and has one."""
+
+    def __init__(self, module):
+        self.module = module
+
+    def run(self, x):
+        return self.module(x)
+
+
+REACHES = {
+    "in a list": lambda module: (lambda held: lambda x: held[0](x))([module]),
+    "in a dict": lambda module: (lambda held: lambda x: held["one"](x))({"one": module}),
+    "as a default": lambda module: lambda x, module=module: module(x),
+    "in a partial": lambda module: functools.partial(lambda module, x: module(x), module),
+    "as an attribute of self": lambda module: Holder(module).run,
+}
+
+
+@pytest.mark.parametrize("reach", REACHES)
+def test_the_buffers_of_modules_that_are_reached_in_other_ways_stay_as_they_are(reach):
+    module = Counting()
+
+    assert check(REACHES[reach](module), (torch.ones(3, dtype=torch.float64, requires_grad=True),)).passed
+
+    assert module.calls.item() == 0
+
+
+def test_a_lazy_module_that_a_function_can_see_is_no_obstacle():
+    lazy = nn.LazyBatchNorm1d(dtype=torch.float64)
+
+    assert check(lambda x: x.sin() if lazy.training else lazy(x), (point(4, 3),)).passed
+
+
+def test_buffers_that_were_made_in_inference_mode_are_no_obstacle():
+    with torch.inference_mode():
+        norm = nn.BatchNorm1d(3).double().eval()
+    norm.requires_grad_(False)
+
+    assert check(lambda x: norm.running_mean.sum().item() + x.sin(), (point(4, 3),)).passed

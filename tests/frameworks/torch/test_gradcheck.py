@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -291,3 +292,18 @@ def test_a_wrong_gradient_beside_a_forward_rule_that_is_missing_is_a_wrong_gradi
         gradproof.gradcheck(off_by(factor=2.0), point(3), check_forward_ad=True)
 
     assert not isinstance(caught.value, NotImplementedError)
+
+
+@pytest.mark.parametrize("nothing", [(), []])
+def test_a_function_that_returns_nothing_has_nothing_wrong_as_torch_says(nothing):
+    x = torch.ones(3, dtype=torch.float64, requires_grad=True)
+
+    assert torch.autograd.gradcheck(lambda x: nothing, (x,))
+    assert gradproof.gradcheck(lambda x: nothing, (x,))
+
+
+@pytest.mark.parametrize("number", [np.float32(1e-3), np.float64(1e-3), torch.tensor(1e-3)], ids=repr)
+def test_tolerances_may_be_numbers_of_numpy_or_torch(number):
+    x = torch.ones(3, dtype=torch.float64, requires_grad=True)
+
+    assert gradproof.gradcheck(torch.sin, (x,), eps=number, atol=number, rtol=number, nondet_tol=number)

@@ -821,3 +821,20 @@ def test_a_plain_tensor_is_not_given_as_a_parameter():
         return x.sin()
 
     assert check(function, (point(3),)).verdict is Verdict.PASS
+
+
+# ── modules whose parameters cannot be replaced ──────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("wrap", [torch.jit.script, lambda net: torch.jit.trace(net, point(4, 3)), nn.DataParallel])
+def test_a_compiled_or_spread_module_is_a_function_of_its_inputs(wrap):
+    net = wrap(nn.Sequential(nn.Linear(3, 3), nn.Tanh()).double())
+
+    assert check(net, (point(4, 3),)).verdict is Verdict.PASS
+    assert gradcheck(net, (point(4, 3),))
+
+
+def test_a_lazy_module_is_refused_in_words():
+    with pytest.raises(InputError, match="have no size yet"):
+        check(nn.LazyLinear(3), (point(4, 3),))

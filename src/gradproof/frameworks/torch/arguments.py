@@ -11,11 +11,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from gradproof.errors import InputError, NotCallableError
 from gradproof.frameworks.torch import trees
 
 Selector = int | str | Sequence[int | str]
+CLOSED = (torch.jit.ScriptModule, nn.DataParallel)  # modules whose parameters cannot be replaced for a call
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class Call:
             )
         self.function = function
         self.name = _name_of(function)
-        self.module = function if isinstance(function, nn.Module) else None
+        self.module = function if isinstance(function, nn.Module) and not isinstance(function, CLOSED) else None
         self._spread: Any = inputs
         self._by_name = isinstance(inputs, Mapping) and _accepts(function, inputs)
         if not isinstance(inputs, (tuple, list)) and not self._by_name:
@@ -109,6 +111,11 @@ class Call:
             ]
             owned += [(name, tensor, True) for name, tensor in self.module.named_buffers()]
             self._own = len(owned)
+            if lazy := [name for name, tensor, _ in owned if is_lazy(tensor)]:
+                raise InputError(
+                    f"{', '.join(lazy[:8])} of {self.name} have no size yet, as of a lazy module that has not been "
+                    "called. Call it once, and then check it."
+                )
             yield from (Slot(name, tensor, buffer) for name, tensor, buffer in owned)
 
     def _chosen(self, wrt: Selector) -> list[int]:

@@ -93,6 +93,8 @@ class Caller:
                 )
             raise
         self.draws = self._generators.moved()
+        if self.draws:
+            self._after = self._generators.now()
         self.written = [not _same(slot.tensor, copy) for slot, copy in zip(self.slots, copies, strict=True)]
         for number in self.call.bypassed:
             copies[number] = self.slots[number].tensor  # which is what the graph leads to
@@ -152,10 +154,15 @@ class Caller:
         found = dict(trees.leaves(result, self.call.result))
         return [tensor for path in self.paths if isinstance(tensor := found.get(path), Tensor)]
 
-    def timed(self) -> Timed:
-        """Time inside the user's code, with the draws as they were."""
-        if self.draws:
+    def timed(self, *, calling: bool = False) -> Timed:
+        """Time inside the user's code: in a call, whose draws are as they were, or in a derivative, which goes on.
+
+        What a backward draws comes after the draws of the function, as it does in use.
+        """
+        if self.draws and calling:
             self._generators.restore()
+        elif self.draws and not self._generators.moved():
+            self._after.restore()
         return Timed(self.tally)
 
     def put_back(self) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from gradproof.errors import InputError
 from gradproof.frameworks.torch.arguments import Call
@@ -89,7 +90,7 @@ class HeldBuffers:
             for module in modules_seen_by(function).values()
             for part in module.modules()
             for name, buffer in part._buffers.items()
-            if buffer is not None
+            if buffer is not None and not is_lazy(buffer) and not buffer.is_inference()
         ]
 
     def put_back(self) -> None:

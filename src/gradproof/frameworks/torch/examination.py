@@ -30,6 +30,7 @@ from gradproof.frameworks.torch.lacking import all_plain, available, has_raised,
 from gradproof.frameworks.torch.small import for_the_engine, silence
 from gradproof.frameworks.torch.subject import TorchSubject
 
+OF_VALUES = ("wrong-gradient", "non-finite-gradient")  # kinds of findings that values can settle
 PATTERN = ("jump", "undefined", "random")  # the first words where a function follows the pattern and not the values
 SHADOW = (
     "{outputs}: tiny beside other outputs, so that an error in the gradient may be lost in their rounding. Check a "
@@ -300,7 +301,10 @@ def _unanswered(found: Judgement) -> bool:
 def _explained(judgement: Judgement, side: str) -> Judgement:
     if has_raised(judgement):
         return judgement
-    findings = tuple(replace(finding, message=f"{finding.message} {side}") for finding in judgement.findings)
+    findings = tuple(
+        replace(finding, message=f"{finding.message} {side}") if finding.kind in OF_VALUES else finding
+        for finding in judgement.findings
+    )
     return replace(judgement, findings=findings, reason=findings[0].message if findings else judgement.reason)
 
 

@@ -32,6 +32,12 @@ class HeldGenerators:
         self._numpy_moved |= self._numpy is not None and self._numpy.moved()
         return self._python_moved or self._numpy_moved or self._moved_in_torch()
 
+    def now(self) -> HeldGenerators:
+        """The states as they are now, of the same generators that were found to move."""
+        other = HeldGenerators()
+        other._python_moved, other._numpy_moved = self._python_moved, self._numpy_moved
+        return other
+
     def restore(self) -> None:
         """Put back every generator that was found to move."""
         torch.set_rng_state(self._torch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections.abc import Iterator
 from typing import Any
 
 from torch import nn
@@ -16,14 +17,20 @@ def seen_by(function: Any) -> dict[str, Any]:
     >>> seen_by(lambda x: scale * x)
     {'scale': 2}
     """
+    seen: dict[str, Any] = {}
     while isinstance(function, functools.partial):
+        seen.update({f"args[{k}]": value for k, value in enumerate(function.args)}, **function.keywords)
         function = function.func
     owner = getattr(function, "__self__", None)
-    seen: dict[str, Any] = {} if owner is None else {"self": owner}
+    if owner is not None:
+        seen["self"] = owner
     function = inspect.unwrap(getattr(function, "__func__", function))
     code = getattr(function, "__code__", None)
     if code is None:
         return seen
+    if function.__defaults__:
+        names = code.co_varnames[: code.co_argcount][-len(function.__defaults__) :]
+        seen.update(zip(names, function.__defaults__, strict=True))
     around = function.__globals__
     seen.update((name, around[name]) for name in code.co_names if name in around)
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
@@ -35,5 +42,18 @@ def seen_by(function: Any) -> dict[str, Any]:
 
 
 def modules_seen_by(function: Any) -> dict[str, nn.Module]:
-    """The modules among it."""
-    return {name: value for name, value in seen_by(function).items() if isinstance(value, nn.Module)}
+    """The modules among it, and in its containers, and of the object that a method belongs to."""
+    pairs = ((path, inner) for name, value in seen_by(function).items() for path, inner in _opened(name, value))
+    return {path: inner for path, inner in pairs if isinstance(inner, nn.Module)}
+
+
+def _opened(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """A value, or what it holds, by name."""
+    if isinstance(value, list | tuple):
+        yield from ((f"{name}[{k}]", inner) for k, inner in enumerate(value))
+    elif isinstance(value, dict):
+        yield from ((f"{name}[{key!r}]", inner) for key, inner in value.items())
+    elif name == "self" and not isinstance(value, nn.Module | type):
+        yield from ((f"self.{key}", inner) for key, inner in getattr(value, "__dict__", {}).items())
+    else:
+        yield name, value

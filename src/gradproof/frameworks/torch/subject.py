@@ -127,7 +127,8 @@ class TorchSubject:
         found = [(path, leaf) for path, leaf in trees.leaves(result, self.call.result) if isinstance(leaf, Tensor)]
         tensors = [(path, tensor) for path, tensor in found if differentiable(tensor)]
         if not tensors:
-            kind = NothingToDifferentiateError if found else InputError
+            nothing = bool(found) or (isinstance(result, tuple | list) and not result)
+            kind = NothingToDifferentiateError if nothing else InputError
             raise kind(
                 f"{self.call.name} returned {kind_of(result)}: no floating-point or complex tensor, so there is "
                 "nothing to differentiate. Return the tensor whose gradient matters."

@@ -62,7 +62,7 @@ def _at_once(subject: TorchSubject, directions: list[Tensor]) -> list[Tensor]:
         return found
 
     subject.tally.pushforwards += len(directions)
-    with warnings.catch_warnings(), subject.caller.timed():
+    with warnings.catch_warnings(), subject.caller.timed(calling=True):
         warnings.simplefilter("ignore")  # a rule that torch batches by a loop is slow, not wrong
         batch = torch.func.vmap(push, randomness="same")(*(torch.stack(piece) for piece in zip(*pieces, strict=True)))
     rows = [[part[row] for part in batch] for row in range(len(directions))]

@@ -79,7 +79,7 @@ def _at_once(subject: TorchSubject, step: Tensor, cotangent: Tensor) -> tuple[li
 
     subject.tally.evaluations += 2
     subject.tally.pullbacks += 2
-    with warnings.catch_warnings(), subject.caller.timed(), torch.enable_grad():
+    with warnings.catch_warnings(), subject.caller.timed(calling=True), torch.enable_grad():
         warnings.simplefilter("ignore")  # a rule that torch batches by a loop is slow, not wrong
         batch = torch.func.vmap(function, randomness="same")(*leaves)
         values = _rows(batch)
