@@ -615,7 +615,7 @@ def test_a_complex_tangent_of_a_real_output_is_called_complex():
 def test_a_contract_that_is_broken_says_nothing_of_which_rule_is_wrong():
     norm = torch.nn.BatchNorm1d(3).double()
 
-    report = checked(lambda x: norm(x), point(5, 3), modes=BOTH, contracts=("batched-forward",))
+    report = check(lambda x: norm(x), (point(5, 3),), modes=BOTH, contracts=("batched-forward",))
 
     assert report.verdict is Verdict.FAIL
     assert "is wrong" not in report.reason
