@@ -525,3 +525,31 @@ def test_an_error_that_only_rounding_hides_is_told_in_a_note(coverage):
     assert report.verdict is not Verdict.FAIL
     assert any("off by 0.03 of an entry" in note for note in report.notes)
     assert report.resolution.relative > 0.03
+
+
+class _SlightlySteep(torch.autograd.Function):
+    """A sine whose derivative is one percent too large."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        return 1.01 * gradient * x.cos()
+
+
+@pytest.mark.parametrize("jump", [1e-3, 1e-2, 3e-2])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_slight_kink_in_one_input_hides_no_error_in_another(jump, seed):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(4, dtype=torch.float64, generator=generator).requires_grad_()
+    t = torch.full((3,), 0.3, dtype=torch.float64).requires_grad_()
+
+    def function(x, t):
+        beyond = t - 0.3
+        return torch.outer(_SlightlySteep.apply(x), torch.where(beyond > 0, (1 + jump) * beyond, beyond) + 1)
+
+    assert not gradproof.check(function, (x, t), seed=seed, contracts=()).passed

@@ -62,9 +62,7 @@ def most_informative_bar(ladder: Ladder, estimates: Estimates) -> Array:
     enough = xp.maximum(UNRESOLVED * xp.where(slope > typical, slope, typical), NEAR_FLOOR * estimates.floor)
     if len(ladder.rungs) < 3:
         return enough
-    coarsest, centre = ladder.rungs[-1], ladder.subject.centre
-    still = (coarsest.plus == centre) & (coarsest.minus == centre)
-    return xp.maximum(enough, xp.where(still, STILL * ladder.shortest, FALLEN * ladder.afar()))
+    return xp.maximum(enough, xp.where(ladder.wavers(), STILL * ladder.shortest, FALLEN * ladder.afar()))
 
 
 def outliers(estimates: Estimates) -> Array:

@@ -40,6 +40,7 @@ from gradproof.engine.weighing import Probing, if_meant
 
 Span = tuple[int, int]
 TINY = 1e-300  # what is divided by at the least
+WEAK = 1e-3  # of the largest entry: an error of more than this should not pass
 INFINITIES = (
     "Some outputs are infinite at the point and all around it: the slopes that are claimed of them were not checked."
 )
@@ -92,6 +93,10 @@ class _Evidence:
         spare = 0 if self.exhaustive else self.subject.outputs.size
         found = (obstacle(probe, spare) for probe in probes)
         return next(filter(None, found), None)
+
+    def is_weak(self, deciding: list[Probe]) -> bool:
+        """Whether a pass would say little, of values that could say more."""
+        return self.subject.precision < LOW and not self.exhaustive and _resolution(deciding).relative > WEAK
 
     def passed(self, deciding: list[Probe]) -> Judgement:
         unresolved = max(probe.unresolved for probe in deciding)
@@ -194,11 +199,22 @@ def _judge(evidence: _Evidence, probes: int) -> Judgement:
             elif judgement := _disagreement(evidence, probe, None):
                 return judgement
     in_the_way = evidence.obstacle(deciding)
+    alone = len(evidence.subject.inputs.spans) == 1
     if in_the_way is None:
-        return evidence.passed(deciding)
-    if len(evidence.subject.inputs.spans) == 1:
-        return evidence.blocked(in_the_way)
-    return _one_by_one(evidence)
+        weak = not alone and evidence.is_weak(deciding)
+        return (_wrong_by_itself(evidence) if weak else None) or evidence.passed(deciding)
+    return evidence.blocked(in_the_way) if alone else _one_by_one(evidence)
+
+
+def _wrong_by_itself(evidence: _Evidence) -> Judgement | None:
+    """Whether one input, asked about by itself, is found wrong: the kink of another may have hidden it."""
+    for span in evidence.subject.inputs.spans:
+        for probe in evidence.ask(span) if span[0] < span[1] else ():
+            if not evidence.accepts(probe):
+                judgement = _disagreement(evidence, probe, span)
+                if judgement is not None and judgement.verdict is Verdict.FAIL:
+                    return judgement
+    return None
 
 
 def _one_by_one(evidence: _Evidence) -> Judgement:

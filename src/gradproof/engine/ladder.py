@@ -19,6 +19,7 @@ CHUNK = 1 << 16  # entries worked on at once: small enough for the processor's c
 CLIMB = 0.5  # the largest step, relative to the point's own scale
 WIDE = 2.0**-5  # to either side, relative to the point's own scale: no half precision rounds so much away
 BOTTOM = (0, 1)  # the exponents of the rungs that a ladder begins with
+ULPS = 8  # units of rounding by which a value that stands still may waver
 SAMPLE = 1 << 12  # outputs that stand for all when noise is told
 
 
@@ -79,11 +80,25 @@ class Ladder:
             self._moved = int((v != 0).sum()) if len(v.shape) == 1 else 1
         return self._moved
 
+    def farthest(self) -> tuple[Array, Array]:
+        """How far each output has gone from its value at the point on the coarsest rung on which it is defined.
+
+        The larger change of the two sides, and the step; NaN where it is defined on no rung, on both sides.
+        """
+        xp, centre = self.subject.arrays, self.subject.centre
+        change, step = math.nan * xp.ones_like(centre), xp.ones_like(centre)
+        for rung in reversed(self.rungs):
+            seen = xp.maximum(abs(rung.plus - centre), abs(rung.minus - centre))
+            known = xp.isfinite(seen)
+            change, step = xp.where(known, seen, change), xp.where(known, rung.t, step)
+            if bool(known.all()):
+                break
+        return change, step
+
     def afar(self) -> Array:
-        """How steeply each output leaves its value at the point, seen from the coarsest rung."""
-        xp, centre, rung = self.subject.arrays, self.subject.centre, self.rungs[-1]
-        steep = xp.maximum(abs(rung.plus - centre), abs(rung.minus - centre)) / rung.t
-        return xp.where(xp.isfinite(steep), steep, 0.0)
+        """How steeply each output leaves its value at the point, seen from afar."""
+        change, step = self.farthest()
+        return self.subject.arrays.where(change == change, change / step, 0.0)
 
     @property
     def lowest(self) -> int:
@@ -252,15 +267,20 @@ class Ladder:
     def stands_still(self) -> Array:
         """Which outputs do not change at all on the two finest rungs, and do on the coarsest."""
 
-        def still(where: slice) -> Array:
-            centre, (finest, next_one, *_, coarsest) = self.subject.centre[where], self._cut(where)
-            calm = (finest.plus == centre) & (finest.minus == centre)
-            calm = calm & (next_one.plus == centre) & (next_one.minus == centre)
-            return calm & ((coarsest.plus != centre) | (coarsest.minus != centre))
-
         if len(self.rungs) < 3:
             return self.subject.centre != self.subject.centre
+        moves = ~self.wavers()
+
+        def still(where: slice) -> Array:
+            centre, (finest, next_one, *_) = self.subject.centre[where], self._cut(where)
+            calm = (finest.plus == centre) & (finest.minus == centre)
+            return calm & (next_one.plus == centre) & (next_one.minus == centre) & moves[where]
+
         return self._flags(still)
+
+    def wavers(self) -> Array:
+        """Which outputs have gone no farther than rounding takes them, as far as they are defined."""
+        return self.farthest()[0] <= ULPS * self.subject.precision * abs(self.subject.centre)
 
     def _flags(self, flag: Callable[[slice], Array]) -> Array:
         """A yes or no for every output, found chunk by chunk."""

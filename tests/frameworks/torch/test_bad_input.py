@@ -8,6 +8,7 @@ import warnings
 import pytest
 import torch
 from torch import nn
+from torch.testing._internal.two_tensor import TwoTensor
 
 from gradproof import InputError, Verdict, check
 
@@ -610,3 +611,10 @@ def test_tensors_without_numbers_are_refused(dtype):
 def test_a_result_that_only_one_dnn_can_read_is_refused(dtype):
     with pytest.raises(InputError, match=r"output has the layout torch\._mkldnn.*to_dense"):
         check(lambda x: x.float().to_mkldnn(), point(3, dtype=dtype))
+
+
+def test_a_tensor_that_wraps_others_is_refused_in_words(dtype):
+    wrapped = TwoTensor(point(3, dtype=dtype).detach(), point(3, dtype=dtype).detach()).requires_grad_()
+
+    with pytest.raises(InputError, match="TwoTensor, which wraps other tensors"):
+        check(torch.sin, (wrapped,))

@@ -908,3 +908,21 @@ def test_a_slope_that_is_claimed_of_a_constant_is_wrong_however_small(claimed):
     x = torch.linspace(0.3, 2.2, 4, dtype=torch.float64).requires_grad_()
 
     assert check(Half.apply, x, coverage="full", seed=0).verdict is Verdict.FAIL
+
+
+def test_values_that_waver_by_a_rounding_and_are_defined_nearby_alone_are_verified():
+    """As of a covariance that a distribution takes only where it is symmetric."""
+
+    def variances(matrix):
+        if not torch.isclose(matrix, matrix.mT, atol=1e-6).all():
+            raise ValueError("not symmetric")
+        return torch.linalg.cholesky(matrix).pow(2).sum(-1)
+
+    verdicts = []
+    for seed in range(10):
+        factor = torch.randn(3, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+        matrix = (factor @ factor.mT + torch.eye(3)).requires_grad_()
+        verdicts.append(check(variances, (matrix,), coverage="full", seed=seed, contracts=()).verdict)
+
+    assert Verdict.FAIL not in verdicts
+    assert verdicts.count(Verdict.PASS) >= 8

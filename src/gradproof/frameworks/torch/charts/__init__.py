@@ -10,6 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 from torch.masked import MaskedTensor
+from torch.nn import Parameter
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from gradproof.errors import InputError
 from gradproof.frameworks.torch.charts.chart import Chart, Semantics, added, alike
@@ -36,6 +38,8 @@ __all__ = [
     "spread",
     "widened",
 ]
+
+PLAIN = (Tensor, Parameter)  # types that are no wrappers, which most tensors are of
 
 
 def chart_of(point: Tensor, semantics: Semantics) -> Chart:
@@ -75,6 +79,11 @@ def refuse_unreadable(path: str, tensor: Tensor) -> None:
         raise InputError(f"{path} is on the meta device, which holds no numbers. Check on a device that does.")
     if tensor.layout != torch.strided and tensor.layout not in SPARSE:
         raise InputError(f"{path} has the layout {tensor.layout}, which cannot be read. Return its to_dense().")
+    if type(tensor) not in PLAIN and is_traceable_wrapper_subclass(tensor):
+        raise InputError(
+            f"{path} is a {type(tensor).__name__}, which wraps other tensors and has no memory of its own. Check a "
+            "function of the tensors inside, which makes it of them."
+        )
 
 
 def refuse_malformed(path: str, tensor: Tensor) -> None:
