@@ -1,4 +1,4 @@
-"""Tensors that a function uses without being given them: they shape the result, and a check does not vary them."""
+"""Tensors that a function uses without being given them: a check varies those that are inputs too, and no others."""
 
 from __future__ import annotations
 
@@ -94,11 +94,9 @@ class HeldBuffers:
         ]
 
     def put_back(self) -> None:
-        """Leave them as they were found."""
+        """Leave them as they were found. Their versions tell nothing: torch's own normalisations write unseen."""
         for place, name, buffer, numbers in self._held:
             place[name] = buffer
-            if not same_numbers(
-                numbers, buffer
-            ):  # whatever their version: torch's own normalisations leave it as it is
+            if not same_numbers(numbers, buffer):
                 with torch.no_grad():
                     buffer.copy_(numbers)

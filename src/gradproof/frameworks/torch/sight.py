@@ -5,9 +5,12 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from torch import nn
+
+MANY = 64  # things in a container, of which no more are looked at
 
 
 def seen_by(function: Any) -> dict[str, Any]:
@@ -25,9 +28,9 @@ def seen_by(function: Any) -> dict[str, Any]:
     if owner is not None:
         seen["self"] = owner
     function = inspect.unwrap(getattr(function, "__func__", function))
-    code = getattr(function, "__code__", None)
-    if code is None:
+    if not inspect.isfunction(function):
         return seen
+    code = function.__code__
     if function.__defaults__:
         names = code.co_varnames[: code.co_argcount][-len(function.__defaults__) :]
         seen.update(zip(names, function.__defaults__, strict=True))
@@ -50,9 +53,9 @@ def modules_seen_by(function: Any) -> dict[str, nn.Module]:
 def _opened(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     """A value, or what it holds, by name."""
     if isinstance(value, list | tuple):
-        yield from ((f"{name}[{k}]", inner) for k, inner in enumerate(value))
+        yield from ((f"{name}[{k}]", inner) for k, inner in enumerate(value[:MANY]))
     elif isinstance(value, dict):
-        yield from ((f"{name}[{key!r}]", inner) for key, inner in value.items())
+        yield from ((f"{name}[{key!r}]", inner) for key, inner in islice(value.items(), MANY))
     elif name == "self" and not isinstance(value, nn.Module | type):
         yield from ((f"self.{key}", inner) for key, inner in getattr(value, "__dict__", {}).items())
     else:
