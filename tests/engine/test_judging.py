@@ -365,3 +365,18 @@ def test_a_forgiven_error_passes(forgiven):
 
     assert judged(subject).verdict is Verdict.FAIL
     assert judged(subject, **forgiven).verdict is Verdict.PASS
+
+
+def test_a_pass_at_the_edge_of_a_domain_says_that_it_saw_one_side():
+    def square_from_one_on(x):
+        return np.where(x >= 1, x * x, np.nan)
+
+    judgement = judge(
+        NumpySubject(square_from_one_on, lambda x, incoming: 2 * x * incoming, np.ones(1)),
+        probes=1,
+        seed=0,
+        options=Probing(),
+    )
+
+    assert judgement.verdict is Verdict.PASS
+    assert any("on one side" in note for note in judgement.notes)

@@ -30,6 +30,7 @@ from gradproof.engine.obstacles import (
     obstacle,
     on_a_tread,
     roughness,
+    undefined_beside,
 )
 from gradproof.engine.pictures import remainders
 from gradproof.engine.probe import CLEARLY, LOW, Probe
@@ -41,6 +42,7 @@ from gradproof.engine.weighing import Probing, if_meant
 Span = tuple[int, int]
 TINY = 1e-300  # what is divided by at the least
 WEAK = 1e-3  # of the largest entry: an error of more than this should not pass
+ONE_SIDED = "The function is not defined on both sides of the point: slopes were measured on one side, where it is."
 INFINITIES = (
     "Some outputs are infinite at the point and all around it: the slopes that are claimed of them were not checked."
 )
@@ -105,6 +107,8 @@ class _Evidence:
                 f"{unresolved} of {self.subject.outputs.size} output entries lie too near a kink or an edge to be "
                 "checked; they were left out."
             )
+        if any(len(probe.ladder.rungs) > 2 and undefined_beside(probe) for probe in deciding):
+            self.notes.append(ONE_SIDED)
         if self._claims_slopes_of_infinities(deciding[0]):
             self.notes.append(INFINITIES)
         if not self.exhaustive and not any(probe.claim.largest_entry for probe in deciding):

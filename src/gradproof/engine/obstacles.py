@@ -199,7 +199,7 @@ def obstacle(probe: Probe, outputs: int) -> Obstacle | None:
         return None
     if not probe.repeatable:
         return RANDOM
-    if _undefined_beside(probe):
+    if undefined_beside(probe):
         detail = f" ({subject.trouble})" if subject.trouble else ""
         return Obstacle(
             f"undefined: the function is not defined on both sides of the point, however small the step{detail}",
@@ -247,7 +247,8 @@ def _not_finite(subject: Subject, probe: Probe) -> int:
     return int((~subject.arrays.isfinite(centre) & ~constant).sum())
 
 
-def _undefined_beside(probe: Probe) -> bool:
+def undefined_beside(probe: Probe) -> bool:
+    """Whether the function has no finite value on one side of the point, or on both, on the finest rung."""
     finest = probe.ladder.rungs[0]
     return not math.isfinite(float((finest.plus - finest.minus).sum()))
 
