@@ -49,7 +49,7 @@ class Options:
         self._check_choices()
         for name in ("rtol", "atol", "nondet_tol", "step"):  # a number of NumPy's, or a tensor of one, is one too
             value = getattr(self, name)
-            if value is not None and not isinstance(value, float | int | str) and hasattr(value, "__float__"):
+            if value is not None and not isinstance(value, float | int) and hasattr(value, "__float__"):
                 object.__setattr__(self, name, _as_number(value))
         for name, value in (("rtol", self.rtol), ("atol", self.atol), ("nondet_tol", self.nondet_tol)):
             if not _is_number(value) or not 0 <= value < math.inf:

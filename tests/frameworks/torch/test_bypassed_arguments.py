@@ -187,11 +187,14 @@ def test_a_compressed_tensor_that_is_used_by_itself_is_refused_in_words():
         check(lambda _: matrix @ torch.ones(4, 2, dtype=torch.float64), (matrix,), masked=True)
 
 
-def test_a_tensor_that_is_passed_twice_and_used_by_itself_is_refused_in_words():
+def test_a_tensor_that_is_passed_twice_and_used_by_itself_is_refused_in_words_and_no_draw_is_lost():
     weight = nn.Parameter(torch.ones(3, dtype=torch.float64))
+    before = torch.get_rng_state()
 
     with pytest.raises(InputError, match="twice"):
-        check(lambda first, second: first * second * weight, (weight, weight))
+        check(lambda first, second: first * second * weight * torch.rand(3), (weight, weight))
+
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_a_tensor_that_is_passed_twice_is_moved_where_it_is_used():

@@ -12,10 +12,8 @@ from torch.nn.parameter import is_lazy
 from gradproof.errors import InputError
 from gradproof.frameworks.torch.arguments import Call
 from gradproof.frameworks.torch.graph import nodes
-from gradproof.frameworks.torch.makeup import same_numbers
+from gradproof.frameworks.torch.makeup import can_hold_other_memory, same_numbers
 from gradproof.frameworks.torch.sight import modules_seen_by, seen_by
-
-MOVABLE = (torch.strided, torch.sparse_coo)  # layouts of tensors that can hold other memory for a while
 
 
 def captured_tensors(results: Sequence[Tensor], given: Sequence[Tensor]) -> list[Tensor]:
@@ -35,7 +33,7 @@ def bypassed_slots(call: Call, varied: Sequence[int], captured: Sequence[Tensor]
     tensors = [call.slots[number].tensor for number in found]
     for number, tensor in zip(found, tensors, strict=True):
         twice = sum(other is tensor for other in tensors) > 1
-        if twice or tensor.layout not in MOVABLE:
+        if twice or not can_hold_other_memory(tensor):
             why = "stands among the inputs twice" if twice else f"is {tensor.layout}, which torch cannot move in place"
             raise InputError(
                 f"{call.name} uses {call.slots[number].path} by itself and not as an argument, and it {why}. Let the "

@@ -28,6 +28,11 @@ def is_sparse(tensor: Tensor) -> bool:
     return tensor.layout in SPARSE and not isinstance(tensor, MaskedTensor)
 
 
+def can_hold_other_memory(tensor: Tensor) -> bool:
+    """Whether torch puts other memory under a tensor that is told to: of compressed ones it takes no notice."""
+    return tensor.layout in (torch.strided, torch.sparse_coo)
+
+
 def data_and_mask(tensor: MaskedTensor) -> tuple[Tensor, Tensor]:
     """The two that a masked tensor is made of."""
     return tensor._masked_data.detach(), tensor._masked_mask

@@ -62,10 +62,14 @@ class TorchSubject:
         for slot in slots:
             refuse_unreadable(slot.path, slot.tensor)
             refuse_malformed(slot.path, slot.tensor)
-        captured = self._begin()
-        if own := bypassed_slots(call, varied, captured):
-            call.bypassed = own
+        try:
             captured = self._begin()
+            if own := bypassed_slots(call, varied, captured):
+                call.bypassed = own
+                captured = self._begin()
+        except BaseException:
+            self.caller.put_back()
+            raise
         self._notes += notes_on(call, captured)
 
     @classmethod
@@ -100,12 +104,8 @@ class TorchSubject:
         """Call the function at the point; the tensors that it has by itself."""
         self._notes: list[str] = []
         copies, result = self.caller.at_the_point()
-        try:
-            self._take_up(copies)
-            self._take_in(copies, result)
-        except BaseException:
-            self.caller.put_back()
-            raise
+        self._take_up(copies)
+        self._take_in(copies, result)
         return captured_tensors(self.results, copies)
 
     def _take_up(self, copies: list[Tensor]) -> None:
