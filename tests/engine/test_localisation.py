@@ -223,3 +223,15 @@ def test_every_argument_that_is_wrong_is_named(arguments, judging):
     judgement = judging(subject, probes=1, seed=0, options=Probing())
 
     assert {finding.argument for finding in judgement.findings} == set(parts) - {"x1"}
+
+
+def test_an_input_that_stands_still_is_not_looked_at_whatever_its_values_do():
+    """Values that change from call to call seem to be moved by what does not move."""
+    calls = iter(range(10**6))
+    subject = NumpySubject(
+        lambda x: x + next(calls) % 7, lambda x, u: 2 * u, np.linspace(0.3, 1.2, 4), parts={"a": 2, "b": 2}
+    )
+
+    (probe,) = ask(subject, 0, Probing(), span=(0, 2))
+
+    assert {coordinate for coordinate, _ in localise(probe, Probing()).entries} <= {0, 1}

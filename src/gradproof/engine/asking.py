@@ -169,7 +169,7 @@ def _without(vector: Array, coordinates: Array) -> Array:
 
 def _look_closer(probe: Probe, step: float, options: Probing) -> Probe:
     ladder, cotangent = probe.ladder, probe.cotangent
-    repeatable = _repeats(ladder, options.nondet_tol)
+    repeatable = repeats(ladder.subject, ladder.direction, options.nondet_tol)
     for thorough in (False, True) if probe.agrees else (True,):
         if options.step is None:
             grow(ladder, cotangent, step, math.inf if thorough else ENOUGH * probe.claim.largest_contribution)
@@ -181,15 +181,15 @@ def _look_closer(probe: Probe, step: float, options: Probing) -> Probe:
     return replace(probe, repeatable=repeatable, thorough=thorough)
 
 
-def _repeats(ladder: Ladder, tolerance: float) -> bool:
+def repeats(subject: Subject, direction: Array, tolerance: float) -> bool:
     """Whether the function gives the same values again: those at the point, or those of another call without a graph.
 
     Not every function takes the same way with a graph and without.
     """
-    again = ladder.subject.evaluate(ladder.direction, 0.0)
-    if not bool((abs(again - ladder.subject.centre) > tolerance).any()):
+    again = subject.evaluate(direction, 0.0)
+    if not bool((abs(again - subject.centre) > tolerance).any()):
         return True
-    return not bool((abs(again - ladder.subject.evaluate(ladder.direction, 0.0)) > tolerance).any())
+    return not bool((abs(again - subject.evaluate(direction, 0.0)) > tolerance).any())
 
 
 def _settled(probe: Probe, cotangent: Array, options: Probing) -> Probe:

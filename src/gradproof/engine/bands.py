@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from gradproof.engine.ladder import ROUNDING, first_step
@@ -14,6 +15,8 @@ NOISY = 8.0  # times the rounding of values, granted at first look
 BLIND = 0.05  # of the largest slope in a column: noise above it hides the column, which is then judged with care
 LITTLE = 1e-3  # of the largest slope in a column: what is off by more is judged with care
 CLOSER = (RATIO**-4, RATIO**-5)  # times the first step, for columns that are off by little
+SAME = 1 / 8  # of a slope, and of an error in it: what differs by less may be the same
+SHORT = RATIO**-3  # times the first step: there curvature is less, beside a slope, and a kink is not
 DISTINCT = 4.0  # times what far finer steps can tell: an error below it is not left to them
 
 
@@ -31,7 +34,9 @@ CLOSE = Look(error=1e-7, bend=1e-6)
 class Off(NamedTuple):
     """A direction, by its number, along which something is not as claimed: how far off, in which rows, of what slopes.
 
-    `excess` is the error over what is allowed. `slight` says that it is off by little; what bends or is hidden is not.
+    `missing` is what the slopes are beyond what is claimed. `excess` is the error over what is allowed. `slight` says
+    that it is off by little; what bends or is hidden is not.
+    `alone` says that it moves one column.
     """
 
     number: int
@@ -39,7 +44,9 @@ class Off(NamedTuple):
     excess: float
     rows: Array
     slopes: Array
+    missing: Array
     slight: bool
+    alone: bool = True
 
 
 class Band:
@@ -73,17 +80,29 @@ class Band:
         return [int(column) for column in columns[buried.any(0)]]
 
     def slopes(self, directions: Array) -> tuple[Array, Array]:
-        """How the outputs change along each direction, as seen from both sides, and how far the two sides differ."""
+        """How the outputs change along each direction, as seen from both sides, and how much more on one side."""
         both = self.subject.arrays.concatenate([directions, -directions])
         values, centre = self.subject.evaluate_many(both, 1.0)[:, self.rows], self.subject.centre[self.rows]
         changes = values - centre
         if not self.subject.finite:  # an infinity that stays does not change
             changes = self.subject.arrays.where(values == centre, 0.0, changes)
         ahead, behind = changes[: directions.shape[0]], changes[directions.shape[0] :]
-        bends = abs(ahead + behind)
+        bends = ahead + behind
         ahead -= behind
         ahead *= 0.5
         return ahead, bends
+
+    def additive(self, claimed: Array, offs: Iterable[Off], direction: Array) -> Array:
+        """Which outputs all inputs together move as they do one by one; so it is where there is a derivative.
+
+        What they move by themselves, or in groups, is as claimed but for what was found off.
+        """
+        missing = self.subject.arrays.zeros_like(self.noise)
+        for off in {id(off): off for off in offs}.values():
+            missing[off.rows] += off.missing
+        changes, bends = (each[0] / SHORT for each in self.slopes(SHORT * direction[None]))
+        slack = SAME * abs(missing) + 2 * self.noise / SHORT
+        return (abs(changes - claimed @ direction - missing) <= slack) & (abs(bends) <= slack)
 
     def compare(self, directions: Array, steps: Array, predicted: Array, look: Look = FIRST) -> list[Off]:
         """The directions along which something is off, bent or hidden.
@@ -104,7 +123,7 @@ class Band:
         if options.rtol or options.atol:
             allowed += options.rtol * abs(slopes) + options.atol * steps
         error = abs(slopes - predicted)
-        visible = (bends <= look.bend * peak + 4 * self.noise) & ~hidden
+        visible = (abs(bends) <= look.bend * peak + 4 * self.noise) & ~hidden
         fine = (error <= allowed) & visible
         seen = allowed / steps
         seen[hidden] = 0.0
@@ -119,5 +138,6 @@ class Band:
         found = []
         for number in xp.where(~fine.all(1))[0].tolist():
             rows = xp.where(~fine[number])[0]
-            found.append(Off(number, worst[number], excess[number], rows, slopes[number][rows], slight[number]))
+            seen, said = slopes[number][rows], predicted[number][rows]
+            found.append(Off(number, worst[number], excess[number], rows, seen, seen - said, slight[number]))
         return found

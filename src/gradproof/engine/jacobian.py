@@ -3,14 +3,16 @@
 The claimed Jacobian comes by rows, from pullbacks, or by columns, from pushforwards. Columns that share no row in it
 are moved together, each by a step of its own, so that a claimed zero that is none shows as well. A first look takes one
 step to either side. Columns in which something lies outside its allowance, or bends, are looked at once more if they
-are few, each by itself; those that are off by little, as where the curvature has a kink, on far finer steps too. What
-is then left is judged with all care: as a subject (`Columns`) whose outputs are the entries themselves.
+are few, each by itself; those that are off by little, as where the curvature has a kink, on far finer steps too. Some
+of what is then left is plain at second sight (`SecondLook`), and the rest is judged with all care: as a subject
+(`Columns`) whose outputs are the entries themselves.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import cast
 
 from gradproof.engine.bands import CLOSE, CLOSER, FIRST, Band, Look, Off
@@ -20,7 +22,9 @@ from gradproof.engine.judgement import EMPTY, Judgement, together
 from gradproof.engine.judging import judge, raised
 from gradproof.engine.ladder import first_step
 from gradproof.engine.localisation import ARGUMENTS
-from gradproof.engine.obstacles import all_undefined, some_undefined
+from gradproof.engine.obstacles import TIED, all_undefined, some_undefined
+from gradproof.engine.plain import Plain, SecondLook
+from gradproof.engine.probe import LOW
 from gradproof.engine.results import Resolution, Verdict
 from gradproof.engine.subject import Array, DerivativeError, Subject, Watched
 from gradproof.engine.treads import TREAD, is_on_a_tread
@@ -31,7 +35,6 @@ WORST = 12  # columns judged with all care first: more than are shown, and if th
 SEVERAL = 4  # columns, from which on it is worth knowing which of them noise hides
 CAREFULLY = 64  # columns judged together with all care
 BEYOND = 1.25  # times what a column was off by
-KINK = "kink"  # the first word where one is in the way
 Progress = Callable[[int, int], None]
 
 
@@ -55,6 +58,20 @@ def judge_fully(
         return Judgement(verdict=Verdict.FAIL, reason=finding.message, findings=(finding,))
 
 
+@dataclass(frozen=True, slots=True)
+class _FirstLook:
+    """The columns to look at with more care, worst first, with what was seen of them; and of all the rest.
+
+    Nothing was seen of columns whose claims are not finite, or which noise hides. `largest` is the largest claim.
+    """
+
+    band: Band
+    suspects: list[int]
+    doubts: dict[int, Off]
+    resolution: Resolution
+    largest: float
+
+
 class _Coverage:
     """The Jacobian in bands of rows, as many as memory takes."""
 
@@ -72,49 +89,89 @@ class _Coverage:
         return self.subject.direction(self.seed, step, self.options.step is not None)
 
     def judgements(self, beside_undefined: bool = False) -> Iterator[Judgement]:
-        """What the first look says, and then what care says of the suspicious columns.
+        """What the first look says, band by band, and then what is said of the suspicious columns.
 
-        Where one is wrong, the others of its argument are let be. A claim that is not finite says nothing beside
-        outputs that are undefined: nothing comes back from these, and nothing times NaN is NaN.
+        A claim that is not finite says nothing beside outputs that are undefined: nothing comes back from these, and
+        nothing times NaN is NaN.
         """
         band = max(1, HELD // self.columns)
         largest = 0.0
         for first in range(0, self.rows, band):
             claimed = self._claimed(first, min(first + band, self.rows))
-            suspects, resolution, size, change = self._first_look(claimed, first)
+            look = self._first_look(claimed, first)
+            suspects = look.suspects
             if beside_undefined:
                 finite = self.subject.arrays.isfinite(claimed).all(0).tolist()
                 suspects = [column for column in suspects if finite[column]]
-            largest = max(largest, size)
-            many, named = WORST, set[str | None]()
-            yield Judgement(verdict=Verdict.PASS, resolution=resolution)
-            while suspects:
-                few, suspects, many = suspects[:many], suspects[many:], CAREFULLY
-                columns = Columns(self.subject, few, claimed[:, few], first, size, change)
-                judgement = judge(
-                    cast(Subject, columns), probes=self.probes, seed=self.seed, options=self.options, exhaustive=True
-                )
-                if judgement.verdict is Verdict.FAIL and (tied := self._tied(judgement)):
-                    judgement = tied
-                yield judgement
-                if judgement.verdict is Verdict.FAIL:
-                    named |= {finding.argument for finding in judgement.findings}
-                    unnamed = [column for column in few + suspects if self._argument(column) not in named]
-                    if len(unnamed) == len(few) + len(suspects) or len(named) > ARGUMENTS:
-                        return
-                    suspects, many = unnamed, WORST
+            largest = max(largest, look.largest)
+            yield Judgement(verdict=Verdict.PASS, resolution=look.resolution)
+            yield from self._of_suspects(look, claimed, suspects)
         if not largest and is_on_a_tread(self.subject, self.direction):
             yield Judgement(verdict=Verdict.PASS, notes=(TREAD,), resolution=Resolution(absolute=0.0, relative=0.0))
 
-    def _tied(self, judgement: Judgement) -> Judgement | None:
-        """What is said of all inputs together, where that is a kink, and each wrong one alone moves nothing.
+    def _of_suspects(self, look: _FirstLook, claimed: Array, suspects: list[int]) -> Iterator[Judgement]:
+        """What is plain at second sight, for as long as something is, and what care says of the rest.
+
+        Where a column is wrong, the others of its argument are let be.
+        """
+        many, named, more_is_plain = WORST, set[str | None](), True
+        while suspects:
+            few, suspects, many = suspects[:many], suspects[many:], CAREFULLY
+            plain = self._at_second_sight(look, claimed, few) if more_is_plain else None
+            more_is_plain = plain is not None
+            judgements = [plain.judgement] if plain else []
+            if not plain or plain.judgement.verdict is not Verdict.FAIL:
+                unclear = [column for column in few if not plain or column not in plain.columns]
+                judgements += [self._with_care(look, claimed, unclear)] if unclear else []
+            yield from judgements
+            wrong = {finding.argument for judgement in judgements for finding in judgement.findings}
+            if wrong:
+                named |= wrong
+                unnamed = [column for column in few + suspects if self._argument(column) not in named]
+                if len(unnamed) == len(few) + len(suspects) or len(named) > ARGUMENTS:
+                    return
+                suspects, many = unnamed, WORST
+
+    def _at_second_sight(self, look: _FirstLook, claimed: Array, few: list[int]) -> Plain | None:
+        """What is plain of a few suspects; nothing where numbers are coarse, or claims not finite."""
+        if self.options.step is not None or self.subject.precision > LOW or not all(map(look.doubts.get, few)):
+            return None
+        offs = {column: look.doubts[column] for column in few}
+        if not all(off.alone for off in offs.values()):
+            offs = self._alone(claimed, few, look.band)
+        if not offs:
+            return None
+        return SecondLook(look.band, claimed, offs, look.doubts, self.direction, self.seed, self.options).plain()
+
+    def _with_care(self, look: _FirstLook, claimed: Array, few: list[int]) -> Judgement:
+        first, size, change = look.band.rows.start, look.largest, look.band.largest
+        columns = Columns(self.subject, few, claimed[:, few], first, size, change)
+        judgement = judge(
+            cast(Subject, columns), probes=self.probes, seed=self.seed, options=self.options, exhaustive=True
+        )
+        if not self._tie(judgement, look, claimed):
+            return judgement
+        return replace(judgement, verdict=Verdict.INCONCLUSIVE, reason=TIED.reason, advice=TIED.advice, findings=())
+
+    def _tie(self, judgement: Judgement, look: _FirstLook, claimed: Array) -> bool:
+        """Whether inputs that move nothing by themselves, and are claimed to, do together.
 
         Where inputs tie, one of them is claimed to move the output, and it is moved by all of them together alone.
         """
         if not judgement.entries or any(entry.numerical for entry in judgement.entries):
-            return None
-        whole = judge(self.subject, probes=self.probes, seed=self.seed, options=self.options)
-        return whole if whole.verdict is Verdict.INCONCLUSIVE and whole.reason.startswith(KINK) else None
+            return False
+        wrong = {(entry.index, entry.part) for entry in judgement.entries}
+        arguments = {finding.argument for finding in judgement.findings}
+        xp, direction = self.subject.arrays, 1.0 * self.direction
+        known = xp.isfinite(claimed)
+        direction[~known.all(0)] = 0.0
+        additive = look.band.additive(xp.where(known, claimed, 0.0), look.doubts.values(), direction)
+        found = []
+        for column, off in look.doubts.items():
+            place = self.subject.inputs.locate(column)
+            if place.path in arguments and (place.index, place.part) in wrong:
+                found.append(bool(additive[off.rows[xp.argmax(abs(off.missing))]]))
+        return bool(found) and not any(found)
 
     def _argument(self, column: int) -> str:
         return self.subject.inputs.locate(column).path
@@ -134,11 +191,7 @@ class _Coverage:
             self.progress(stop, 2 * self.columns)
         return (xp.concatenate(blocks) if len(blocks) > 1 else blocks[0]).T
 
-    def _first_look(self, claimed: Array, first: int) -> tuple[list[int], Resolution, float, float]:
-        """The columns to look at with more care, worst first, the smallest error looked for, and the largest claims.
-
-        These are the largest entry, and the largest change that one makes within a step.
-        """
+    def _first_look(self, claimed: Array, first: int) -> _FirstLook:
         xp = self.subject.arrays
         unknown: list[int] = []
         largest = _largest(claimed)
@@ -160,7 +213,10 @@ class _Coverage:
         worst_first = sorted(doubts, key=lambda column: -doubts[column].excess)
         suspects = list(dict.fromkeys([*unknown, *worst_first, *hidden]))
         relative = band.coarsest / largest if largest else math.inf
-        return suspects, Resolution(absolute=band.coarsest, relative=relative), largest, band.largest
+        for column in unknown:
+            doubts.pop(column, None)
+        resolution = Resolution(absolute=band.coarsest, relative=relative)
+        return _FirstLook(band, suspects, doubts, resolution, largest)
 
     def _in_groups(self, claimed: Array, groups: list[list[int]], band: Band) -> dict[int, Off]:
         """Which columns are off, moved in groups; of few that may be, which are off by themselves."""
@@ -175,7 +231,7 @@ class _Coverage:
                 if len(group) == 1:
                     alone[group[0]] = off
                 else:
-                    together |= dict.fromkeys(self._involved(claimed, group, off, band), off)
+                    together |= dict.fromkeys(self._involved(claimed, group, off, band), off._replace(alone=False))
             self.progress(count + stop, 2 * count)
         if 0 < len(together) <= CAREFULLY:
             together = self._alone(claimed, list(together), band)

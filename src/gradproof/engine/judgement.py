@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from gradproof.engine.measuring import Measured
 from gradproof.engine.results import Entry, Finding, HeatMap, Reading, Resolution, Verdict
 
 RAISED = "The derivative raised "
@@ -23,6 +24,7 @@ class Judgement:
     resolution: Resolution = NOTHING
     readings: tuple[Reading, ...] = ()
     maps: tuple[HeatMap, ...] = ()
+    measured: Measured | None = None  # the Jacobian, where it is wrong and all of it is known
 
     @property
     def entries(self) -> list[Entry]:

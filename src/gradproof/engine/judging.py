@@ -277,14 +277,14 @@ def _disagreement(evidence: _Evidence, probe: Probe, span: Span | None) -> Judge
         return evidence.blocked(located)
     if in_the_way := _excuse_of_entries(worst, located):
         return evidence.blocked(in_the_way)
-    return evidence.failed(tuple(_findings(evidence.subject, located)) or (_unlocated(worst),))
+    return evidence.failed(tuple(findings_of(evidence.subject, located)) or (_unlocated(worst),))
 
 
 def _excuse(evidence: _Evidence, probe: Probe, another: Probe, worst: Probe) -> Obstacle | None:
     """What else than a wrong claim may set two slopes apart from it, of which the worst is one."""
     if not worst.repeatable and worst.excess < 10 * worst.bar:
         return RANDOM
-    if may_be_debris(worst) and is_debris(_whole(evidence.subject), evidence.seed):
+    if may_be_debris(worst) and is_debris(whole_of(evidence.subject), evidence.seed):
         return DEBRIS
     if worst.coarse and worst.sums.bar > worst.sums.size > 0 and not hardly_moves(worst):
         return roughness(worst)
@@ -316,12 +316,13 @@ def _excuse_of_entries(worst: Probe, located: Located) -> Obstacle | None:
     return None
 
 
-def _whole(subject: Subject) -> Subject:
+def whole_of(subject: Subject) -> Subject:
     """The subject that some columns or outputs belong to."""
     return subject.whole if isinstance(subject, Columns | Watched) else subject
 
 
-def _findings(subject: Subject, located: Located) -> Iterable[Finding]:
+def findings_of(subject: Subject, located: Located) -> Iterable[Finding]:
+    """What to say of wrong entries, argument by argument."""
     what = "gradient" if subject.rule == "backward" else "pushforward"
     by_argument: dict[str, list[Entry]] = {}
     for coordinate, entry in located.entries:

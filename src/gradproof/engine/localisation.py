@@ -115,7 +115,8 @@ def localise(probe: Probe, options: Probing, *, most: int = SHOWN) -> Located:
         most=most,
     )
     found = outcome.found + _elsewhere(outcome, subject.inputs.spans, residual, threshold)
-    columns = [_Column(subject, probe, coordinate, exponent) for coordinate in found]
+    moving = [coordinate for coordinate in found if bool((direction[coordinate] != 0).any())]
+    columns = [_Column(subject, probe, coordinate, exponent) for coordinate in moving]
     off = sorted((column for column in columns if column.excess > 0), key=lambda column: -column.excess)
     for column in off if subject.outputs.size <= CHEAP else off[:1]:
         column.follow()

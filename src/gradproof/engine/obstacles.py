@@ -10,6 +10,7 @@ from gradproof.engine.ladder import ROUNDING, Ladder, first_step
 from gradproof.engine.localisation import search
 from gradproof.engine.nearby import OWN_SIZE
 from gradproof.engine.probe import MEANINGFUL, Probe, blurred
+from gradproof.engine.results import Place
 from gradproof.engine.slopes import RATIO, TALL
 from gradproof.engine.subject import Array, Subject
 from gradproof.engine.weighing import CAUTION, Sums, combine, predicted, restricted, weighed
@@ -260,7 +261,7 @@ def kink(subject: Subject, probe: Probe) -> Obstacle:
     unit[output] = 1.0
     before, after = (float(side[output]) for side in probe.ladder.sides(probe.ladder.rungs[0]))
     claimed = predicted(subject, direction, unit)
-    place = ""
+    place = None
     coordinate = _kinked_coordinate(subject, probe)
     if coordinate is not None:
         piece = restricted(subject, direction, coordinate, coordinate + 1)
@@ -270,14 +271,19 @@ def kink(subject: Subject, probe: Probe) -> Obstacle:
         sides = [float(side[output]) / step for side in alone.sides(alone.rungs[0])]
         before, after = sides if step > 0 else reversed(sides)
         claimed = predicted(subject, piece, unit) / step
-        place = f" at {subject.inputs.locate(coordinate)}"
-    before, after, claimed = before + 0.0, after + 0.0, claimed + 0.0  # no minus zero
+        place = subject.inputs.locate(coordinate)
+    return kink_at(place, subject.outputs.locate(output), (before, after), claimed)
+
+
+def kink_at(place: Place | None, output: Place, sides: tuple[float, float], claimed: float) -> Obstacle:
+    """A kink at a place, if one input alone has it, with the slopes of an output before and after it."""
+    before, after, claimed = sides[0] + 0.0, sides[1] + 0.0, claimed + 0.0  # no minus zero
     least, most = sorted((before, after))
     slack = 0.01 * (most - least)
     where = "between" if least - slack <= claimed <= most + slack else "outside"
     return Obstacle(
-        f"kink{place}: the slope of {subject.outputs.locate(output)} is {before:.6g} before it and {after:.6g} after "
-        f"it; the claimed {claimed:.6g} lies {where} them",
+        f"kink{f' at {place}' if place else ''}: the slope of {output} is {before:.6g} before it and {after:.6g} "
+        f"after it; the claimed {claimed:.6g} lies {where} them",
         "Check at a point beside the kink. At the kink itself any value between the slopes is a convention."
         if where == "between"
         else "No convention gives a value outside the slopes: look at the backward for this case.",

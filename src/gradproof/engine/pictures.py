@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator
 
 from gradproof.engine.ladder import Ladder, first_step
+from gradproof.engine.measuring import Measured, slopes_along
 from gradproof.engine.probe import Probe, dust
 from gradproof.engine.results import HeatMap, TaylorPoint
 from gradproof.engine.subject import Array, DerivativeError, Frame, Subject
@@ -50,15 +51,20 @@ def _changes(probe: Probe) -> Iterator[tuple[float, float]]:
         yield rung.t, total if math.isfinite(total) else weighed(ladder.subject, probe.cotangent, change)
 
 
-def heat_map(subject: Subject, seed: int, options: Probing, *, blocks: int = BLOCKS) -> tuple[HeatMap, ...]:
-    """The Jacobian's error along a direction, in blocks; nothing where no block by itself lies outside its bar."""
+def heat_map(
+    subject: Subject, seed: int, options: Probing, *, blocks: int = BLOCKS, measured: Measured | None = None
+) -> tuple[HeatMap, ...]:
+    """The Jacobian's error along a direction, in blocks; nothing where no block by itself lies outside its bar.
+
+    Where the Jacobian was `measured` it is not measured again.
+    """
     blocks = min(blocks, WORK // (4 * (subject.inputs.size + subject.outputs.size)))
     if blocks < FEWEST:
         return ()
     direction = subject.direction(seed, options.step or first_step(subject.precision), options.step is not None)
     rows, columns = _cut(subject.outputs, blocks), _cut(subject.inputs, blocks)
     try:
-        errors = _errors(subject, direction, seed, rows, columns)
+        errors = _errors(subject, direction, seed, rows, columns, measured)
     except DerivativeError:
         return ()
     if not any(map(any, errors)):
@@ -86,7 +92,9 @@ def _cut(frame: Frame, blocks: int) -> list[Span]:
     return cut
 
 
-def _errors(subject: Subject, direction: Array, seed: int, rows: list[Span], columns: list[Span]) -> list[list[float]]:
+def _errors(
+    subject: Subject, direction: Array, seed: int, rows: list[Span], columns: list[Span], measured: Measured | None
+) -> list[list[float]]:
     xp, cotangent = subject.arrays, subject.cotangent(seed)
     pieces = [restricted(subject, direction, *column) for column in columns]
     if subject.mode == "reverse":
@@ -96,9 +104,8 @@ def _errors(subject: Subject, direction: Array, seed: int, rows: list[Span], col
     else:
         pushed = xp.stack([subject.pushforward(piece) for piece in pieces])
         claims, entry, change = _sums(xp, pushed, cotangent, rows).T, 0.0, 0.0
-    ladders = [_ladder(subject, piece) for piece in pieces]
-    values = xp.stack([ladder.estimates().value for ladder in ladders])
-    bars = xp.stack([ladder.estimates().bar for ladder in ladders])
+    directions, ladders = xp.stack(pieces), [Ladder(subject, piece) for piece in pieces]
+    values, bars = measured.along(directions) if measured else slopes_along(subject, directions)
     gap = abs(claims - _sums(xp, values, cotangent, rows).T)
     plain, spread = _sums(xp, bars, abs(cotangent), rows), SPREAD * _root_sums(xp, bars, cotangent, rows)
     bar = xp.where(spread > UNDERFLOW, xp.minimum(plain, spread), plain).T
@@ -109,13 +116,6 @@ def _errors(subject: Subject, direction: Array, seed: int, rows: list[Span], col
     allowed = 3 * bar + (CLAIM_ROUNDING * subject.gradient_precision + CLAIM_ACCURACY) * size + left
     errors: list[list[float]] = xp.where((gap > allowed) & (reach > 0), gap / (reach * length), 0.0).tolist()
     return errors
-
-
-def _ladder(subject: Subject, piece: Array) -> Ladder:
-    ladder = Ladder(subject, piece)
-    ladder.add(0)
-    ladder.add(1)
-    return ladder
 
 
 def _sums(xp: Array, vectors: Array, weights: Array, spans: list[Span]) -> Array:

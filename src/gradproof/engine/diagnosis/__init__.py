@@ -59,7 +59,7 @@ def diagnosed(subject: Subject, judgement: Judgement, seed: int) -> Judgement:
     wrong = [finding for finding in judgement.findings if finding.kind == "wrong-gradient"][:FINDINGS]
     if not wrong or max(subject.inputs.size, subject.outputs.size) > VAST:
         return judgement
-    bench = Bench(subject, seed)
+    bench = Bench(subject, seed, judgement.measured)
     try:
         findings = tuple(
             replace(finding, diagnoses=diagnoses(bench, finding)) if finding in wrong else finding

@@ -10,8 +10,8 @@ import math
 from typing import Any
 
 from gradproof.engine.diagnosis.parts import Part, parts_of
-from gradproof.engine.ladder import ROUNDING, first_step
-from gradproof.engine.slopes import RATIO, Noise, Rung, best_slopes
+from gradproof.engine.ladder import first_step
+from gradproof.engine.measuring import Measured, slopes_along
 from gradproof.engine.subject import Array, Subject
 
 FAR = 0.37  # of the point's scale: a place whose value and derivative are other ones
@@ -20,8 +20,10 @@ FAR = 0.37  # of the point's scale: a place whose value and derivative are other
 class Bench:
     """A subject and what can be asked of it. Random questions are drawn afresh, from seeds that no probe has used."""
 
-    def __init__(self, subject: Subject, seed: int) -> None:
+    def __init__(self, subject: Subject, seed: int, measured: Measured | None = None) -> None:
+        """Slopes come from the Jacobian, where it was `measured`."""
         self.subject, self.xp, self._seed = subject, subject.arrays, seed * 31 + 104_729
+        self._measured = measured
         self.reverse = subject.mode == "reverse"
         self.inputs, self.outputs = parts_of(subject.inputs), parts_of(subject.outputs)
         self.step = first_step(subject.precision)
@@ -40,18 +42,13 @@ class Bench:
         return self.subject.pullback(question) if self.reverse else self.subject.pushforward(question)
 
     def slopes(self, directions: Array) -> tuple[Array, Array]:
-        """The slopes of all outputs along each of some directions, and their bars; four evaluations each."""
-        subject, count = self.subject, directions.shape[0]
-        centre = self.xp.concatenate([subject.centre] * count) if count > 1 else subject.centre
-        rungs = []
-        for t in (1.0, RATIO):
-            minus, plus = (subject.evaluate_many(directions, sign * t).reshape(-1) for sign in (-1.0, 1.0))
-            rungs.append(Rung(t, minus, plus))
-        found = best_slopes(self.xp, centre, rungs, self._noise())
-        return found.value.reshape(count, -1), found.bar.reshape(count, -1)
+        """The slopes of all outputs along each of some directions, and their bars."""
+        return self._measured.along(directions) if self._measured else slopes_along(self.subject, directions)
 
     def rough_slopes(self, directions: Array, place: Array | None = None) -> Array:
         """The same from two evaluations each, without bars; at the point plus `place`, where one is given."""
+        if place is None and self._measured:
+            return self._measured.along(directions)[0]
         if place is None:
             ahead, behind = (self.subject.evaluate_many(directions, t) for t in (1.0, -1.0))
         else:
@@ -65,11 +62,6 @@ class Bench:
     def zeros(self, parts: list[Part]) -> Array:
         """A vector of zeros over all inputs or all outputs."""
         return self.xp.zeros_like(self.subject.centre if parts is self.outputs else self.subject.point)
-
-    def _noise(self) -> Noise:
-        unit = self.subject.precision
-        rounding = ROUNDING * unit
-        return Noise(rounding, rounding, self.subject.tiny, 4 * unit / first_step(unit))
 
 
 def size_of(xp: Any, vectors: list[Array]) -> float:

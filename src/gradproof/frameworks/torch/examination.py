@@ -180,7 +180,7 @@ class Examination:
             found = ask(judged, probes=options.probes, seed=seed, options=probing)
             if self.mapping and any(each.kind == "wrong-gradient" for each in found.findings):
                 blocks = FULL_BLOCKS if options.coverage == "full" else BLOCKS
-                found = replace(found, maps=heat_map(shown, seed, probing, blocks=blocks))
+                found = replace(found, maps=heat_map(shown, seed, probing, blocks=blocks, measured=found.measured))
         found = self._held_to_contracts(subject, mode, found).named(label)
         return missing(found, label) if torch_lacks(subject, mode, found) else _in_sparse_words(subject, found)
 

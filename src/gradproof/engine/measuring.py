@@ -1,0 +1,34 @@
+"""Slopes along several directions at once, each with its bar: from values, or from a Jacobian that was measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gradproof.engine.ladder import ROUNDING, first_step
+from gradproof.engine.slopes import RATIO, Noise, Rung, best_slopes
+from gradproof.engine.subject import Array, Subject
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A Jacobian from values: a row for every output, a column for every input; and the bars of its entries."""
+
+    slopes: Array
+    bars: Array
+
+    def along(self, directions: Array) -> tuple[Array, Array]:
+        """The slopes of all outputs along each direction, and bars that are never too narrow."""
+        return directions @ self.slopes.T, abs(directions) @ self.bars.T
+
+
+def slopes_along(subject: Subject, directions: Array) -> tuple[Array, Array]:
+    """The slopes of all outputs along each of some directions, and their bars; four evaluations each."""
+    xp, unit, count = subject.arrays, subject.precision, directions.shape[0]
+    centre = xp.concatenate([subject.centre] * count) if count > 1 else subject.centre
+    rungs = []
+    for t in (1.0, RATIO):
+        minus, plus = (subject.evaluate_many(directions, sign * t).reshape(-1) for sign in (-1.0, 1.0))
+        rungs.append(Rung(t, minus, plus))
+    rounding = ROUNDING * unit
+    found = best_slopes(xp, centre, rungs, Noise(rounding, rounding, subject.tiny, 4 * unit / first_step(unit)))
+    return found.value.reshape(count, -1), found.bar.reshape(count, -1)

@@ -1,0 +1,332 @@
+"""What is plain at second sight: columns that are off, each moved by steps from very short to very long ones.
+
+A slope that is the same on all short steps and from both sides, and that no long step takes back, is the slope; where
+it is far from what is claimed, the claim is wrong. Two sides with a slope each, the same on all short steps, are a
+kink. Either takes a dozen evaluations for a column. Whatever is less than plain is left to all care.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from gradproof.engine.asking import MATERIAL, repeats
+from gradproof.engine.bands import FIRST, LITTLE, SAME, Band, Off
+from gradproof.engine.climbing import FINEST
+from gradproof.engine.columns import batches
+from gradproof.engine.grain import LENGTHS, SLIGHT
+from gradproof.engine.judgement import Judgement
+from gradproof.engine.judging import findings_of, whole_of
+from gradproof.engine.ladder import SAMPLE
+from gradproof.engine.localisation import OUTPUTS_SHOWN, SHOWN, Located
+from gradproof.engine.measuring import Measured
+from gradproof.engine.nearby import OWN_SIZE, is_debris
+from gradproof.engine.obstacles import kink_at
+from gradproof.engine.results import Entry, Reading, Resolution, TaylorPoint, Verdict
+from gradproof.engine.slopes import RATIO, TALL, precision_shown
+from gradproof.engine.subject import Array
+from gradproof.engine.weighing import CLAIM_ROUNDING, Probing
+
+AGAIN = LENGTHS[1]  # times the first step: where every column is seen a second time
+LONG = tuple(length * RATIO**k for length, k in zip(LENGTHS[2:5], (3, 6, 8), strict=True))
+SHORT = 3  # rungs that short steps have to reach down, and noise has to leave room for
+SPARE = 10.0  # times the noise on the shortest step: so large an error is there at the least
+STEADY = 0.02  # of a kink: by less than this its two sides may differ from step to step
+OUTSIDE = 3.0  # bars, beyond which an entry is listed beside one that is plainly wrong
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """What is said at second sight, and of which columns; the others are left to care."""
+
+    judgement: Judgement
+    columns: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """Columns, each moved to both sides by a step of its own: of all outputs the slope, and how its sides differ.
+
+    `halves` are half of the slope after the point less the one before it; `noise` is what rounding may make of either.
+    """
+
+    steps: Array
+    slopes: Array
+    halves: Array
+    noise: Array
+
+    def some(self, numbers: list[int]) -> _Seen:
+        """The same for some of the columns."""
+        return _Seen(self.steps[numbers], self.slopes[numbers], self.halves[numbers], self.noise[numbers])
+
+
+@dataclass(frozen=True, slots=True)
+class _Proof:
+    """A column that is plainly wrong: in which outputs, and what was seen of it on which steps."""
+
+    number: int
+    rows: Array
+    seen: list[_Seen]
+
+
+class SecondLook:
+    """Some columns that are off, seen once more."""
+
+    def __init__(
+        self,
+        band: Band,
+        claimed: Array,
+        offs: dict[int, Off],
+        doubts: dict[int, Off],
+        direction: Array,
+        seed: int,
+        options: Probing,
+    ) -> None:
+        """`claimed` is the Jacobian; `doubts` is all that the first look found, alone or in groups."""
+        self.band, self.subject, self.xp = band, band.subject, band.subject.arrays
+        self.seed, self.options, self.doubts, self.direction = seed, options, doubts, direction
+        self.offs, self.columns = list(offs.values()), list(offs)
+        self.jacobian, self.claimed = claimed, claimed[:, self.columns].T
+        self.steps = abs(direction[self.columns])
+        (self.again,) = self._seen(list(range(len(self.columns))), [[AGAIN] * len(self.columns)])
+        first = 1.0 * self.claimed
+        for number, off in enumerate(self.offs):
+            first[number, off.rows] = off.slopes / direction[self.columns[number]]
+        drops = first - self.again.slopes
+        self.slopes = first + drops / (AGAIN**2 - 1)
+        self.bars = abs(drops) + AGAIN * self.again.noise
+        self.bars = self.bars + CLAIM_ROUNDING * self.subject.gradient_precision * abs(self.slopes)
+        self.gaps = abs(self.claimed - self.slopes)
+        self._finite = self.xp.isfinite(self.subject.centre[band.rows])
+
+    def plain(self) -> Plain | None:
+        """What is plainly wrong, or else a kink."""
+        return self._wrong() or self._kinked()
+
+    def _wrong(self) -> Plain | None:
+        """The wrong entries of the arguments of which the worst column is plainly wrong."""
+        forgiven = self.options.atol + self.options.rtol * abs(self.slopes)
+        smooth = abs(self.again.halves) <= SAME * self.xp.maximum(abs(self.slopes), self.gaps) + self.again.noise
+        clear = self._finite & (self.gaps > SLIGHT * self.xp.maximum(abs(self.claimed), abs(self.slopes)))
+        off = clear & smooth & (self.gaps > OUTSIDE * self.bars + forgiven)
+        sizes = (self.xp.amax(self.xp.where(off, self.gaps, 0.0), 1) * self.steps).tolist()
+        ranked = sorted((number for number, size in enumerate(sizes) if size), key=lambda number: -sizes[number])
+        worst: dict[str, int] = {}
+        for number in ranked:
+            worst.setdefault(self._argument(number), number)
+        proofs = self._proofs(list(worst.values()), forgiven)
+        if not proofs or not self._stand(proofs):
+            return None
+        named = {self._argument(proof.number) for proof in proofs}
+        wrong = [number for number in ranked if self._argument(number) in named]
+        entries = tuple((self.columns[number], self._entry(number, off[number])) for number in wrong[:SHOWN])
+        more = len(self.doubts) > len(self.columns) or len(wrong) > SHOWN or any(not size for size in sizes)
+        findings = tuple(findings_of(self.subject, Located(entries=entries, more=more, forgiven=False)))
+        judgement = Judgement(
+            verdict=Verdict.FAIL,
+            reason=findings[0].message,
+            findings=findings,
+            readings=tuple(map(self._reading, proofs)),
+            resolution=self._resolution(OUTSIDE * float(self.xp.amax(self.bars[wrong]))),
+            measured=self._measured(),
+        )
+        return Plain(judgement, tuple(self.columns[number] for number in wrong))
+
+    def _proofs(self, numbers: list[int], forgiven: Array) -> list[_Proof]:
+        """Of columns, those of which an output has one slope on all steps, and another one claimed."""
+        depths = {number: depth for number in numbers if (depth := self._depth(number)) >= SHORT}
+        if not depths:
+            return []
+        numbers, xp = list(depths), self.xp
+        lengths = [[RATIO ** (-part * depth) for depth in depths.values()] for part in (0.5, 1.0)]
+        near, nearest, *far = self._seen(numbers, [*lengths, *([length] * len(numbers) for length in LONG)])
+        again = self.again.some(numbers)
+        claimed, slopes, gaps = self.claimed[numbers], near.slopes, abs(self.claimed[numbers] - near.slopes)
+        size, close = xp.maximum(abs(claimed), abs(slopes)), SAME * xp.minimum(abs(slopes), gaps)
+        wrong = (
+            self._finite
+            & (gaps > SLIGHT * size)
+            & (gaps > LITTLE * xp.amax(size, 1)[:, None])
+            & (gaps > 2 * forgiven[numbers])
+        )
+        for seen in (again, near, nearest):
+            wrong &= (abs(seen.slopes - slopes) <= close + seen.noise) & (abs(seen.halves) <= close + seen.noise)
+            wrong &= SPARE * seen.noise <= gaps
+        still = abs(near.slopes) <= near.noise
+        for seen in far:
+            wrong &= ~(abs(seen.slopes - claimed) < gaps / 2)  # also where the function is not defined so far away
+            wrong &= ~still | ((abs(seen.slopes) <= seen.noise) & (abs(seen.halves) <= seen.noise))
+        found = []
+        for place, number in enumerate(numbers):
+            rows = xp.where(wrong[place])[0]
+            standing = xp.where(wrong[place] & still[place])[0]
+            if rows.shape[0] and not (standing.shape[0] and self._leaps(number, standing)):
+                found.append(_Proof(number, rows, [seen.some([place]) for seen in (nearest, near, again, *far)]))
+        return found
+
+    def _leaps(self, number: int, rows: Array) -> bool:
+        """Whether outputs that stand still, as on a tread, do not when they would be taken off a half precision's."""
+        claimed, values = abs(self.claimed[number][rows]), abs(self.subject.centre[self.band.rows][rows])
+        long = TALL * float((values / claimed).max()) / float(self.steps[number])
+        if not 0 < long < math.inf:
+            return False
+        leaps = self._seen([number], [[long], [long / RATIO]])
+        return any(bool(((seen.slopes[0] != 0) | (seen.halves[0] != 0))[rows].any()) for seen in leaps)
+
+    def _stand(self, proofs: list[_Proof]) -> bool:
+        """Whether nothing else explains what is off: chance, numbers that cancel, inputs that tie."""
+        if not repeats(self.subject, self.direction, self.options.nondet_tol):
+            return False
+        if any(map(self._is_cast, proofs)):
+            return False
+        if any(map(self._may_be_debris, proofs)) and is_debris(whole_of(self.subject), self.seed):
+            return False
+        return self._add_up(proofs)
+
+    def _is_cast(self, proof: _Proof) -> bool:
+        """Whether all values of a tensor in which something is wrong are numbers of a lower precision."""
+        centre, rows = self.subject.centre, (proof.rows + self.band.rows.start).tolist()
+        spans = [(low, high) for low, high in self.subject.outputs.spans if any(low <= row < high for row in rows)]
+        return any(
+            precision_shown(self.xp, [centre[low:high][:SAMPLE]]) > self.subject.precision for low, high in spans
+        )
+
+    def _may_be_debris(self, proof: _Proof) -> bool:
+        """Whether less is true than is claimed, of values that are nothing, or move by their own size."""
+        number, rows = proof.number, proof.rows
+        centre, moved = self.subject.centre[self.band.rows], abs(self.again.slopes[number] * self.again.steps[number])
+        less = abs(self.claimed[number][rows]) >= abs(self.slopes[number][rows])
+        return bool(less.any()) and (bool((moved > OWN_SIZE * abs(centre)).any()) or not bool(centre.any()))
+
+    def _add_up(self, proofs: list[_Proof]) -> bool:
+        """Whether all inputs together move wrong outputs as they do one by one, as where there is a derivative."""
+        fits, noise = self.band.additive(self.jacobian, self.doubts.values(), self.direction), 2 * self.band.noise
+        for proof in proofs:
+            column, rows = self.columns[proof.number], proof.rows
+            alone = self.direction[column] * (self.slopes - self.claimed)[proof.number][rows]
+            beside = self.xp.zeros_like(noise)
+            beside[self.doubts[column].rows] = self.doubts[column].missing
+            as_alone = abs(beside[rows] - alone) <= SAME * abs(alone) + noise[rows]
+            if not bool((fits[rows] & as_alone).all()):
+                return False
+        return True
+
+    def _kinked(self) -> Plain | None:
+        """The columns of which all that is off is a kink, with what is claimed between its sides."""
+        least = MATERIAL * self.band.largest
+        again = abs(self.again.halves)
+        likely = [
+            number
+            for number, off in enumerate(self.offs)
+            if bool((again[number][off.rows] * self.steps[number] > least).all())
+        ]
+        if not likely:
+            return None
+        lengths = [RATIO ** (-part * SHORT) for part in (0.5, 1.0)]
+        near, nearest = self._seen(likely, [[length] * len(likely) for length in lengths])
+        half = abs(near.halves)
+        kinks = (SPARE * nearest.noise <= STEADY * half) & (
+            abs(self.claimed[likely] - near.slopes) <= (1 + STEADY) * half
+        )
+        for seen in (self.again.some(likely), nearest):
+            kinks &= abs(seen.halves - near.halves) <= STEADY * half
+            kinks &= abs(seen.slopes - near.slopes) <= STEADY * half
+        places = [place for place, number in enumerate(likely) if bool(kinks[place][self.offs[number].rows].all())]
+        if not places:
+            return None
+        first = places[0]
+        row = int(self.offs[likely[first]].rows[0])
+        slope, side = float(near.slopes[first][row]), float(near.halves[first][row])
+        by = kink_at(
+            self.subject.inputs.locate(self.columns[likely[first]]),
+            self.subject.outputs.locate(self.band.rows.start + row),
+            (slope - side, slope + side),
+            float(self.claimed[likely[first]][row]),
+        )
+        widest = 2 * max(float(half[place][self.offs[likely[place]].rows].max()) for place in places)
+        resolution = self._resolution(widest)
+        judgement = Judgement(verdict=Verdict.INCONCLUSIVE, reason=by.reason, advice=by.advice, resolution=resolution)
+        return Plain(judgement, tuple(self.columns[likely[place]] for place in places))
+
+    def _entry(self, number: int, off: Array) -> Entry:
+        """The entry of a column that is most wrong, and what else is wrong in it."""
+        rows = self.xp.where(off)[0]
+        worst = sorted(rows.tolist(), key=lambda row: -float(self.gaps[number][row]))[:OUTPUTS_SHOWN]
+        place = self.subject.inputs.locate(self.columns[number])
+        output, *also = (self.subject.outputs.locate(self.band.rows.start + row) for row in worst)
+        return Entry(
+            index=place.index,
+            part=place.part,
+            stored=place.stored,
+            claimed=float(self.claimed[number][worst[0]]),
+            numerical=float(self.slopes[number][worst[0]]),
+            bar=float(self.bars[number][worst[0]]),
+            output=output,
+            also=tuple(also),
+        )
+
+    def _resolution(self, absolute: float) -> Resolution:
+        """The smallest error that would have been found, beside the largest claim."""
+        largest = float(self.xp.amax(abs(self.claimed)))
+        return Resolution(absolute=absolute, relative=absolute / largest if largest else math.inf)
+
+    def _reading(self, proof: _Proof) -> Reading:
+        """The worst output of a column beside what is claimed of it."""
+        gaps = self.gaps[proof.number]
+        row = max(proof.rows.tolist(), key=lambda row: float(gaps[row]))
+        step, claim = float(self.steps[proof.number]), float(self.claimed[proof.number][row])
+        taylor = []
+        for seen in proof.seen:
+            length, slope = float(seen.steps[0]), float(seen.slopes[0][row]) + float(seen.halves[0][row])
+            if math.isfinite(slope):
+                taylor.append(TaylorPoint(step=length, remainder=length * abs(slope - claim)))
+        return Reading(
+            seed=self.seed,
+            claimed=claim * step,
+            numerical=float(self.slopes[proof.number][row]) * step,
+            bar=float(self.bars[proof.number][row]) * step,
+            steps=tuple(taylor),
+            rounding=float(self.band.noise[row]),
+        )
+
+    def _measured(self) -> Measured | None:
+        """The whole Jacobian from values, if all of it was seen, each column by itself."""
+        if (
+            not all(off.alone for off in self.doubts.values())
+            or self.claimed.shape[1] != self.subject.outputs.size
+            or not bool(self._finite.all())
+        ):
+            return None
+        steps = abs(self.direction)
+        peaks = self.xp.amax(abs(self.jacobian), 0)
+        slopes, bars = 1.0 * self.jacobian, self.band.noise[:, None] / steps + FIRST.error * peaks
+        for column, off in self.doubts.items():
+            slopes[off.rows, column] = off.slopes / self.direction[column]
+        slopes[:, self.columns], bars[:, self.columns] = self.slopes.T, self.bars.T
+        return Measured(slopes, bars)
+
+    def _argument(self, number: int) -> str:
+        return self.subject.inputs.locate(self.columns[number]).path
+
+    def _depth(self, number: int) -> float:
+        """How many rungs down the error of a column still stands out from the noise."""
+        off = self.offs[number]
+        noise = SPARE * float(self.band.noise[off.rows].max())
+        room = off.error * float(self.steps[number]) / noise if noise else math.inf
+        return min(math.log(room, RATIO) if 0 < room < math.inf else 0.0, -FINEST)
+
+    def _seen(self, numbers: list[int], lengths: list[list[float]]) -> list[_Seen]:
+        """Some columns at steps of several lengths, as multiples of their first ones, in one batch."""
+        xp, columns = self.xp, [self.columns[number] for number in numbers]
+        like = self.direction[columns]
+        steps = xp.concatenate([like * xp.asarray(each, dtype=like.dtype, device=like.device) for each in lengths])
+        moved, seen = columns * len(lengths), []
+        for start, stop in batches(0, len(moved), 2 * max(self.subject.inputs.size, self.subject.outputs.size)):
+            directions = xp.zeros_like(xp.stack([self.direction] * (stop - start)))
+            directions[list(range(stop - start)), moved[start:stop]] = steps[start:stop]
+            seen.append(self.band.slopes(directions))
+        changes, bends = map(xp.concatenate, zip(*seen, strict=True))
+        lengths_taken = abs(steps)[:, None]
+        slopes, halves, noise = changes / steps[:, None], bends / (2 * lengths_taken), self.band.noise / lengths_taken
+        cuts = [slice(k * len(columns), (k + 1) * len(columns)) for k in range(len(lengths))]
+        return [_Seen(abs(steps)[cut], slopes[cut], halves[cut], noise[cut]) for cut in cuts]
