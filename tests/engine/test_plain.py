@@ -217,6 +217,22 @@ def test_a_kink_beside_the_point_is_not_plainly_wrong(mode, seed, distance):
 
 
 @both_modes
+@pytest.mark.parametrize("error", [1.0, 1e-3])
+def test_a_slope_claimed_of_what_stands_still_is_found_beside_an_input_that_leaps(mode, error):
+    """Of a label, say, which chooses between cases: moved with the others it changes what they do."""
+
+    def function(x):
+        return np.array([x[0] if x[1] == 1 else 50 + x[2], np.sin(x[0])])
+
+    claimed = np.array([[1.0, 0.0, error], [math.cos(0.7), 0.0, 0.0]])
+
+    judgement = judged(claiming(function, claimed, np.array([0.7, 1.0, 0.4])), mode)
+
+    assert judgement.verdict is Verdict.FAIL
+    assert [(entry.index[0], entry.output.index[0]) for entry in judgement.entries] == [(2, 0)]
+
+
+@both_modes
 @pytest.mark.parametrize("seed", range(10))
 def test_chance_is_not_plainly_wrong(mode, seed):
     calls = iter(range(10**6))

@@ -16,7 +16,7 @@ BLIND = 0.05  # of the largest slope in a column: noise above it hides the colum
 LITTLE = 1e-3  # of the largest slope in a column: what is off by more is judged with care
 CLOSER = (RATIO**-4, RATIO**-5)  # times the first step, for columns that are off by little
 SAME = 1 / 8  # of a slope, and of an error in it: what differs by less may be the same
-SHORT = RATIO**-3  # times the first step: there curvature is less, beside a slope, and a kink is not
+SHORT = RATIO**-3  # times the first step: there curvature is less beside a slope, and a kink is not
 DISTINCT = 4.0  # times what far finer steps can tell: an error below it is not left to them
 
 
@@ -34,9 +34,9 @@ CLOSE = Look(error=1e-7, bend=1e-6)
 class Off(NamedTuple):
     """A direction, by its number, along which something is not as claimed: how far off, in which rows, of what slopes.
 
-    `missing` is what the slopes are beyond what is claimed. `excess` is the error over what is allowed. `slight` says
-    that it is off by little; what bends or is hidden is not.
-    `alone` says that it moves one column.
+    `missing` is what the slopes are beyond what is claimed, `bends` how much more they are on one side. `excess` is the
+    error over what is allowed. `slight` says that it is off by little; what bends or is hidden is not. `alone` says
+    that it moves one column.
     """
 
     number: int
@@ -45,6 +45,7 @@ class Off(NamedTuple):
     rows: Array
     slopes: Array
     missing: Array
+    bends: Array
     slight: bool
     alone: bool = True
 
@@ -92,17 +93,38 @@ class Band:
         ahead *= 0.5
         return ahead, bends
 
+    def borne_out(self, claimed: Array, doubts: dict[int, Off], alone: dict[int, Off], direction: Array) -> list[int]:
+        """The columns of which the worst output moves in company, of their group and of all, as it does alone."""
+        xp, additive, found = self.subject.arrays, self.additive(claimed, doubts.values(), direction), []
+        for column, off in alone.items():
+            worst = int(xp.argmax(abs(off.missing)))
+            row, missing, group = off.rows[worst], float(off.missing[worst]), doubts[column]
+            slack = SAME * abs(missing) + 2 * float(self.noise[row])
+            here = group.rows == row
+            same = abs(float(group.missing[here].sum()) - missing) <= slack
+            straight = abs(float(group.bends[here].sum()) - float(off.bends[worst])) <= slack
+            if same and straight and bool(additive[row]):
+                found.append(column)
+        return found
+
     def additive(self, claimed: Array, offs: Iterable[Off], direction: Array) -> Array:
         """Which outputs all inputs together move as they do one by one; so it is where there is a derivative.
 
-        What they move by themselves, or in groups, is as claimed but for what was found off.
+        What they move by themselves, or in groups, is as claimed but for what was found off. They may do so on the
+        first step or on a shorter one: there curvature, by which they depend on each other, is less.
         """
-        missing = self.subject.arrays.zeros_like(self.noise)
+        xp = self.subject.arrays
+        missing, bent, bending = (xp.zeros_like(self.noise) for _ in range(3))
         for off in {id(off): off for off in offs}.values():
             missing[off.rows] += off.missing
-        changes, bends = (each[0] / SHORT for each in self.slopes(SHORT * direction[None]))
-        slack = SAME * abs(missing) + 2 * self.noise / SHORT
-        return (abs(changes - claimed @ direction - missing) <= slack) & (abs(bends) <= slack)
+            bent[off.rows] += off.bends
+            bending[off.rows] += abs(off.bends)
+        expected, fits = claimed @ direction + missing, missing != missing
+        for t in (1.0, SHORT):
+            changes, bends = (each[0] / t for each in self.slopes(t * direction[None]))
+            slack = SAME * abs(missing) + 2 * self.noise / t
+            fits |= (abs(changes - expected) <= slack) & (abs(bends - bent) <= slack + bending)
+        return fits
 
     def compare(self, directions: Array, steps: Array, predicted: Array, look: Look = FIRST) -> list[Off]:
         """The directions along which something is off, bent or hidden.
@@ -138,6 +160,7 @@ class Band:
         found = []
         for number in xp.where(~fine.all(1))[0].tolist():
             rows = xp.where(~fine[number])[0]
-            seen, said = slopes[number][rows], predicted[number][rows]
-            found.append(Off(number, worst[number], excess[number], rows, seen, seen - said, slight[number]))
+            seen, bent = slopes[number][rows], bends[number][rows]
+            missing = seen - predicted[number][rows]
+            found.append(Off(number, worst[number], excess[number], rows, seen, missing, bent, slight[number]))
         return found

@@ -33,6 +33,7 @@ from gradproof.engine.weighing import Probing
 HELD = 1 << 25  # entries of the claimed Jacobian at a time
 WORST = 12  # columns judged with all care first: more than are shown, and if they are wrong, it is enough
 SEVERAL = 4  # columns, from which on it is worth knowing which of them noise hides
+LEAP = 100.0  # times the largest change that is claimed: no kink makes as much of a first step
 CAREFULLY = 64  # columns judged together with all care
 BEYOND = 1.25  # times what a column was off by
 Progress = Callable[[int, int], None]
@@ -162,16 +163,22 @@ class _Coverage:
             return False
         wrong = {(entry.index, entry.part) for entry in judgement.entries}
         arguments = {finding.argument for finding in judgement.findings}
-        xp, direction = self.subject.arrays, 1.0 * self.direction
+        xp, direction, most = self.subject.arrays, 1.0 * self.direction, LEAP * look.band.largest
         known = xp.isfinite(claimed)
+        offs = {
+            column: off for column, off in look.doubts.items() if not off.alone or bool((abs(off.bends) <= most).all())
+        }
         direction[~known.all(0)] = 0.0
-        additive = look.band.additive(xp.where(known, claimed, 0.0), look.doubts.values(), direction)
-        found = []
-        for column, off in look.doubts.items():
-            place = self.subject.inputs.locate(column)
-            if place.path in arguments and (place.index, place.part) in wrong:
-                found.append(bool(additive[off.rows[xp.argmax(abs(off.missing))]]))
-        return bool(found) and not any(found)
+        direction[[column for column in look.doubts if column not in offs]] = (
+            0.0  # they leap, and change what others do
+        )
+        places = {column: self.subject.inputs.locate(column) for column in offs}
+        named = [
+            column for column, place in places.items() if place.path in arguments and (place.index, place.part) in wrong
+        ]
+        finite = xp.where(known, claimed, 0.0)
+        alone = self._alone(finite, named, look.band) if named else {}
+        return bool(alone) and not look.band.borne_out(finite, offs, alone, direction)
 
     def _argument(self, column: int) -> str:
         return self.subject.inputs.locate(column).path

@@ -29,6 +29,7 @@ from gradproof.engine.obstacles import (
     may_be_finer,
     obstacle,
     on_a_tread,
+    on_long_treads,
     roughness,
     undefined_beside,
 )
@@ -290,6 +291,8 @@ def _excuse(evidence: _Evidence, probe: Probe, another: Probe, worst: Probe) -> 
         return roughness(worst)
     if evidence.subject.precision > LOW and min(probe.excess / probe.bar, another.excess / another.bar) < CLEARLY:
         return roughness(worst)
+    if on_long_treads(worst):
+        return STAIRS
     if matches_coarser(probe) or matches_coarser(another):
         return SCALE
     if may_be_finer(probe) or may_be_finer(another):
@@ -305,7 +308,7 @@ def _excuse_of_entries(worst: Probe, located: Located) -> Obstacle | None:
         return roughness(worst) if worst.coarse else None
     if not located.adds_up:
         return TIED
-    if all(entry.numerical == 0 and on_a_tread(worst, coordinate) for coordinate, entry in located.entries):
+    if not any(entry.numerical for _, entry in located.entries) and on_a_tread(worst, located.entries[0][0]):
         return STAIRS
     subject, direction = worst.ladder.subject, worst.ladder.direction
     if all(

@@ -130,6 +130,31 @@ def may_be_debris(probe: Probe) -> bool:
     return bool(moved.any()) or not bool(centre.any())
 
 
+def on_long_treads(probe: Probe) -> bool:
+    """Whether what is off is claimed of outputs that stand still throughout, and is less than a stair of the others.
+
+    Where values are cast, a tread may be longer than all steps.
+    """
+    ladder, xp, centre = probe.ladder, probe.ladder.subject.arrays, abs(probe.ladder.subject.centre)
+    stairs = ladder.stands_still()
+    if not bool(stairs.any()):
+        return False
+    height = xp.where(stairs, math.inf, centre)
+    still = xp.isfinite(centre)
+    for rung in ladder.rungs:
+        for side in (rung.minus, rung.plus):
+            change = abs(side - ladder.subject.centre)
+            height = xp.where(stairs & (change > 0) & (change < height), change, height)
+            still = still & (change == 0)
+    highest = 2 * float(xp.where(stairs, height / centre, math.inf).min())  # of its size a stair may be twice another's
+    if not highest <= TALL:
+        return False
+    resting = xp.where(still, probe.cotangent, 0.0)
+    claimed = predicted(ladder.subject, ladder.direction, resting)
+    off = abs(probe.claim.slope - probe.sums.slope - claimed)
+    return off <= probe.bar and abs(claimed) * ladder.rungs[-1].t <= highest * float(abs(resting) @ centre)
+
+
 def matches_coarser(probe: Probe) -> bool:
     """Whether a claim that fine steps deny is what coarse steps show, which contradict the fine ones."""
     pairs = (probe.ladder.between(k) for k in range(1, len(probe.ladder.rungs) - 1))
@@ -174,7 +199,10 @@ def _moves_as_claimed_afar(probe: Probe, piece: Array) -> bool:
     subject, claim = probe.ladder.subject, probe.predicted(piece)
     if not 0 < abs(claim) < math.inf:
         return False
-    for t in (height / first_step(subject.precision) for height in HEIGHTS):
+    scales = [1 / first_step(subject.precision)]
+    if subject.outputs.size == 1 and bool(subject.centre[0] != 0):  # then it is known whose tread it is
+        scales.append(abs(float(probe.cotangent[0] * subject.centre[0]) / claim))
+    for t in (height * scale for scale in scales for height in HEIGHTS):
         changes = (subject.evaluate(piece, t) - subject.centre, subject.centre - subject.evaluate(piece, -t))
         up, down = (weighed(subject, probe.cotangent, change) / (t * claim) for change in changes)
         if up and down and 1 / LIKE <= (up + down) / 2 <= LIKE:

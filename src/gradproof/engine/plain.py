@@ -200,16 +200,8 @@ class SecondLook:
 
     def _add_up(self, proofs: list[_Proof]) -> bool:
         """Whether all inputs together move wrong outputs as they do one by one, as where there is a derivative."""
-        fits, noise = self.band.additive(self.jacobian, self.doubts.values(), self.direction), 2 * self.band.noise
-        for proof in proofs:
-            column, rows = self.columns[proof.number], proof.rows
-            alone = self.direction[column] * (self.slopes - self.claimed)[proof.number][rows]
-            beside = self.xp.zeros_like(noise)
-            beside[self.doubts[column].rows] = self.doubts[column].missing
-            as_alone = abs(beside[rows] - alone) <= SAME * abs(alone) + noise[rows]
-            if not bool((fits[rows] & as_alone).all()):
-                return False
-        return True
+        alone = {self.columns[proof.number]: self.offs[proof.number] for proof in proofs}
+        return len(self.band.borne_out(self.jacobian, self.doubts, alone, self.direction)) == len(proofs)
 
     def _kinked(self) -> Plain | None:
         """The columns of which all that is off is a kink, with what is claimed between its sides."""

@@ -259,7 +259,6 @@ def _mind_the_stairs(
     The smallest change that was seen is the height of a stair, and every value is uncertain by as much, and by the
     unsteadiness at its own step, since stairs may be higher further up. A dead region
     that ends in a kink is not mistaken for stairs: its values rise on one side alone, and do not stand still again.
-    An output that stands still throughout may be less than a stair away from moving.
     Nor are treads that are wider and stairs that are higher than those of any half precision: there the slope is zero.
     """
     if not bool(pairs[0].flat.any()):
@@ -284,8 +283,6 @@ def _mind_the_stairs(
         if rung.t >= around.wide:
             stairs = stairs & ~((rung.plus == centre) & (rung.minus == centre) & (height > TALL * abs(centre)))
     height = xp.where(stairs, height, 0.0)
-    lowest = float(xp.where(stairs, height / abs(centre), math.inf).min())  # of a size; the highest are twice as high
-    tread = _stands_throughout(xp, centre, pairs) * (2 * lowest if lowest < math.inf else 0.0)
     for lower, upper, rough, pair in zip(rungs, rungs[1:], unsteady, pairs, strict=False):
         # The plain slope of the upper rung errs more by truncation than the extrapolated one, and less by stairs.
         plain = (upper.plus - upper.minus) * (0.5 / upper.t)
@@ -295,20 +292,9 @@ def _mind_the_stairs(
         bar = bar + xp.where(far < CURVED * near, far, 0.0)  # how much one side alone differs, by a kink on the other
         bar = bar + abs(plain) * around.share
         pair.value = xp.where(stairs, plain, pair.value)
-        pair.bar = xp.where(stairs, xp.where(pair.flat, math.inf, bar), pair.bar) + tread / upper.t
+        pair.bar = xp.where(stairs, xp.where(pair.flat, math.inf, bar), pair.bar)
     for triple in triples:
-        triple.bar = xp.where(stairs | (tread > 0), math.inf, triple.bar)
-
-
-def _stands_throughout(xp: Array, centre: Array, pairs: list[_Candidate]) -> Array:
-    """The sizes of the outputs that stand still on all rungs; zero of the others.
-
-    Among stairs they may be on a tread that is longer than all steps.
-    """
-    still = pairs[0].flat
-    for pair in pairs[1:]:
-        still = still & pair.flat
-    return xp.where(still, abs(centre), 0.0)
+        triple.bar = xp.where(stairs, math.inf, triple.bar)
 
 
 def _one_sided_slopes(xp: Array, centre: Array, rungs: list[Rung], around: Noise) -> Iterator[tuple[Array, Array]]:
