@@ -58,12 +58,12 @@ def test_a_gross_error_is_found_in_few_evaluations(mode, factor, seed, column):
     assert subject.evaluations < 2 * 8 + 1 + CARE / 3
 
 
-def test_as_many_wrong_entries_as_are_shown_take_four_evaluations_each_and_a_dozen_together():
+def test_every_wrong_entry_that_is_shown_takes_ten_evaluations_beyond_the_first_look():
     function, right, point = bending(12, 0)
     subject = claiming(function, 0 * right, point)
 
     assert judged(subject).verdict is Verdict.FAIL
-    assert subject.evaluations <= 2 * 12 + 2 * 12 + 20
+    assert subject.evaluations <= 2 * 12 + 10 * 12 + 10
 
 
 @both_modes
@@ -136,6 +136,42 @@ def test_the_whole_jacobian_is_known_then():
 
     assert (abs(measured.slopes - right) <= measured.bars + 1e-9 * abs(right)).all()
     assert measured.bars.max() < 1e-6 * abs(right).max()
+
+
+BESIDE = {  # functions of three equal inputs, each with its slope
+    "a cast": (lambda x: 1.37 * cast(8)(x), 1.37),
+    "large numbers": (lambda x: (x + 1e12) - 1e12, 1.0),
+    "a ripple": (lambda x: x + np.sin(1e6 * x) / 1e6, 1 + math.cos(5e5)),
+    "a tie": (np.sort, 1.0),
+    "a slight kink": (lambda x: np.maximum(x, 0.85 * x + 0.075), 0.85),
+}
+
+
+@both_modes
+@pytest.mark.parametrize(("beside", "slope"), BESIDE.values(), ids=BESIDE)
+def test_no_right_entry_is_listed_beside_a_wrong_one(mode, beside, slope):
+    def function(x):
+        return np.concatenate([1e3 * x[:1], beside(x[1:])])
+
+    subject = claiming(function, np.diag([500.0, slope, slope, slope]), np.array([0.7, 0.5, 0.5, 0.5]))
+    judgement = judged(subject, mode)
+
+    assert judgement.verdict is Verdict.FAIL
+    assert [entry.index[0] for entry in judgement.entries] == [0]
+
+
+@both_modes
+@pytest.mark.parametrize("distance", [1e-6, 1e-7, 1e-8])
+def test_a_slope_beside_a_kink_is_told_with_an_honest_bar(mode, distance):
+    point = np.array([0.7, 0.9])
+
+    def function(x):
+        return x + 0.2 * np.maximum(x - point - distance, 0.0)
+
+    for seed in range(5):
+        judgement = judged(claiming(function, 2 * np.eye(2), point), mode, seed)
+        assert judgement.verdict is Verdict.FAIL
+        assert all(abs(entry.numerical - 1) <= entry.bar < 0.1 for entry in judgement.entries)
 
 
 # What is not plain.

@@ -28,11 +28,11 @@ from gradproof.engine.subject import Array
 from gradproof.engine.weighing import CLAIM_ROUNDING, Probing
 
 AGAIN = LENGTHS[1]  # times the first step: where every column is seen a second time
-LONG = tuple(length * RATIO**k for length, k in zip(LENGTHS[2:5], (3, 6, 8), strict=True))
+LONG = tuple(length * RATIO**k for length, k in zip(LENGTHS[2:4], (5, 8), strict=True))
 SHORT = 3  # rungs that short steps have to reach down, and noise has to leave room for
 SPARE = 10.0  # times the noise on the shortest step: so large an error is there at the least
 STEADY = 0.02  # of a kink: by less than this its two sides may differ from step to step
-OUTSIDE = 3.0  # bars, beyond which an entry is listed beside one that is plainly wrong
+OUTSIDE = 3.0  # bars, beyond which a second look is worth its while
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,33 +104,29 @@ class SecondLook:
         return self._wrong() or self._kinked()
 
     def _wrong(self) -> Plain | None:
-        """The wrong entries of the arguments of which the worst column is plainly wrong."""
+        """The worst columns, and of every argument the worst, as far as they are plainly wrong."""
         forgiven = self.options.atol + self.options.rtol * abs(self.slopes)
         smooth = abs(self.again.halves) <= SAME * self.xp.maximum(abs(self.slopes), self.gaps) + self.again.noise
         clear = self._finite & (self.gaps > SLIGHT * self.xp.maximum(abs(self.claimed), abs(self.slopes)))
         off = clear & smooth & (self.gaps > OUTSIDE * self.bars + forgiven)
         sizes = (self.xp.amax(self.xp.where(off, self.gaps, 0.0), 1) * self.steps).tolist()
         ranked = sorted((number for number, size in enumerate(sizes) if size), key=lambda number: -sizes[number])
-        worst: dict[str, int] = {}
-        for number in ranked:
-            worst.setdefault(self._argument(number), number)
-        proofs = self._proofs(list(worst.values()), forgiven)
-        if not proofs or not self._stand(proofs):
+        worst = {self._argument(number): number for number in reversed(ranked)}.values()
+        proofs = self._standing(self._proofs(list(dict.fromkeys([*ranked[:SHOWN], *worst])), forgiven))
+        if not proofs:
             return None
-        named = {self._argument(proof.number) for proof in proofs}
-        wrong = [number for number in ranked if self._argument(number) in named]
-        entries = tuple((self.columns[number], self._entry(number, off[number])) for number in wrong[:SHOWN])
-        more = len(self.doubts) > len(self.columns) or len(wrong) > SHOWN or any(not size for size in sizes)
+        entries = tuple((self.columns[proof.number], self._entry(proof)) for proof in proofs)
+        more = len(self.doubts) > len(entries)
         findings = tuple(findings_of(self.subject, Located(entries=entries, more=more, forgiven=False)))
         judgement = Judgement(
             verdict=Verdict.FAIL,
             reason=findings[0].message,
             findings=findings,
-            readings=tuple(map(self._reading, proofs)),
-            resolution=self._resolution(OUTSIDE * float(self.xp.amax(self.bars[wrong]))),
+            readings=tuple(map(self._reading, proofs[:1])),
+            resolution=self._resolution(OUTSIDE * float(self.xp.amax(self.bars[[proof.number for proof in proofs]]))),
             measured=self._measured(),
         )
-        return Plain(judgement, tuple(self.columns[number] for number in wrong))
+        return Plain(judgement, tuple(self.columns[proof.number] for proof in proofs))
 
     def _proofs(self, numbers: list[int], forgiven: Array) -> list[_Proof]:
         """Of columns, those of which an output has one slope on all steps, and another one claimed."""
@@ -162,7 +158,15 @@ class SecondLook:
             standing = xp.where(wrong[place] & still[place])[0]
             if rows.shape[0] and not (standing.shape[0] and self._leaps(number, standing)):
                 found.append(_Proof(number, rows, [seen.some([place]) for seen in (nearest, near, again, *far)]))
+                self._correct(number, *(seen.some([place]) for seen in (near, nearest)))
         return found
+
+    def _correct(self, number: int, near: _Seen, nearest: _Seen) -> None:
+        """Take the slopes of a column on shorter steps where they are others, as where a kink lies beside the point."""
+        others = abs(self.slopes[number] - near.slopes[0]) > self.bars[number] + near.noise[0]
+        bars = abs(near.slopes[0] - nearest.slopes[0]) + near.noise[0] + nearest.noise[0]
+        self.slopes[number] = self.xp.where(others, near.slopes[0], self.slopes[number])
+        self.bars[number] = self.xp.where(others, bars, self.bars[number])
 
     def _leaps(self, number: int, rows: Array) -> bool:
         """Whether outputs that stand still, as on a tread, do not when they would be taken off a half precision's."""
@@ -173,15 +177,16 @@ class SecondLook:
         leaps = self._seen([number], [[long], [long / RATIO]])
         return any(bool(((seen.slopes[0] != 0) | (seen.halves[0] != 0))[rows].any()) for seen in leaps)
 
-    def _stand(self, proofs: list[_Proof]) -> bool:
-        """Whether nothing else explains what is off: chance, numbers that cancel, inputs that tie."""
-        if not repeats(self.subject, self.direction, self.options.nondet_tol):
-            return False
-        if any(map(self._is_cast, proofs)):
-            return False
+    def _standing(self, proofs: list[_Proof]) -> list[_Proof]:
+        """Those that nothing else explains: chance, a cast, numbers that cancel, inputs that tie."""
+        proofs = [proof for proof in proofs if not self._is_cast(proof)]
+        if not proofs or not repeats(self.subject, self.direction, self.options.nondet_tol):
+            return []
         if any(map(self._may_be_debris, proofs)) and is_debris(whole_of(self.subject), self.seed):
-            return False
-        return self._add_up(proofs)
+            return []
+        alone = {self.columns[proof.number]: self.offs[proof.number] for proof in proofs}
+        borne_out = self.band.borne_out(self.jacobian, self.doubts, alone, self.direction)
+        return [proof for proof in proofs if self.columns[proof.number] in borne_out]
 
     def _is_cast(self, proof: _Proof) -> bool:
         """Whether all values of a tensor in which something is wrong are numbers of a lower precision."""
@@ -197,11 +202,6 @@ class SecondLook:
         centre, moved = self.subject.centre[self.band.rows], abs(self.again.slopes[number] * self.again.steps[number])
         less = abs(self.claimed[number][rows]) >= abs(self.slopes[number][rows])
         return bool(less.any()) and (bool((moved > OWN_SIZE * abs(centre)).any()) or not bool(centre.any()))
-
-    def _add_up(self, proofs: list[_Proof]) -> bool:
-        """Whether all inputs together move wrong outputs as they do one by one, as where there is a derivative."""
-        alone = {self.columns[proof.number]: self.offs[proof.number] for proof in proofs}
-        return len(self.band.borne_out(self.jacobian, self.doubts, alone, self.direction)) == len(proofs)
 
     def _kinked(self) -> Plain | None:
         """The columns of which all that is off is a kink, with what is claimed between its sides."""
@@ -240,10 +240,10 @@ class SecondLook:
         judgement = Judgement(verdict=Verdict.INCONCLUSIVE, reason=by.reason, advice=by.advice, resolution=resolution)
         return Plain(judgement, tuple(self.columns[likely[place]] for place in places))
 
-    def _entry(self, number: int, off: Array) -> Entry:
+    def _entry(self, proof: _Proof) -> Entry:
         """The entry of a column that is most wrong, and what else is wrong in it."""
-        rows = self.xp.where(off)[0]
-        worst = sorted(rows.tolist(), key=lambda row: -float(self.gaps[number][row]))[:OUTPUTS_SHOWN]
+        number = proof.number
+        worst = sorted(proof.rows.tolist(), key=lambda row: -float(self.gaps[number][row]))[:OUTPUTS_SHOWN]
         place = self.subject.inputs.locate(self.columns[number])
         output, *also = (self.subject.outputs.locate(self.band.rows.start + row) for row in worst)
         return Entry(
