@@ -115,9 +115,10 @@ class SecondLook:
         proofs = self._standing(self._proofs(list(dict.fromkeys([*ranked[:SHOWN], *worst])), forgiven))
         if not proofs:
             return None
-        entries = tuple((self.columns[proof.number], self._entry(proof)) for proof in proofs)
-        more = len(self.doubts) > len(entries)
-        findings = tuple(findings_of(self.subject, Located(entries=entries, more=more, forgiven=False)))
+        entries = [(self.columns[proof.number], self._entry(proof)) for proof in proofs]
+        entries.sort(key=lambda pair: -abs(pair[1].claimed - pair[1].numerical))
+        located = Located(entries=tuple(entries), more=len(self.doubts) > len(entries), forgiven=False)
+        findings = tuple(findings_of(self.subject, located))
         judgement = Judgement(
             verdict=Verdict.FAIL,
             reason=findings[0].message,
