@@ -2,10 +2,10 @@
 
 First the operator database. An operator's samples are taken in their order, all of them unless they take longer than
 `--seconds`. Those on which both checks pass do the same work: of them a line is printed for each operator that is
-slower than 0.8 ×. Those on which one does not are listed by themselves, with both verdicts: torch's check stops at the
-first wrong entry, while gradproof measures it again along another direction, on steps of every size, finds the other
-wrong entries and says what they look like; or it tells a kink or a cast, which torch's takes for right or for wrong.
-They count in the total, and in the mean. Then come larger functions, of 300 to 3,000 inputs.
+slower than 0.8 ×. Those on which one does not are listed by themselves, with both verdicts: torch's check takes one
+difference for the truth, while gradproof measures what is off again, on shorter and longer steps and together with the
+other inputs, lists the wrong entries and says what they look like; or it tells a kink or a cast, which torch's takes
+for right or for wrong. They count in the total, and in the mean. Then come larger functions, of 300 to 3,000 inputs.
 
 A speed-up is torch's time over gradproof's, each the least of several rounds taken in turns; lines that come out slower
 than 0.8 × are measured again with more rounds, since an interruption of a millisecond makes one. Beside the Jacobian
