@@ -95,7 +95,7 @@ class Band:
 
     def borne_out(self, claimed: Array, doubts: dict[int, Off], alone: dict[int, Off], direction: Array) -> list[int]:
         """The columns of which the worst output moves in company, of their group and of all, as it does alone."""
-        xp, additive, found = self.subject.arrays, self.additive(claimed, doubts.values(), direction), []
+        xp, additive, found = self.subject.arrays, self._additive(claimed, doubts.values(), direction), []
         for column, off in alone.items():
             worst = int(xp.argmax(abs(off.missing)))
             row, missing, group = off.rows[worst], float(off.missing[worst]), doubts[column]
@@ -107,7 +107,7 @@ class Band:
                 found.append(column)
         return found
 
-    def additive(self, claimed: Array, offs: Iterable[Off], direction: Array) -> Array:
+    def _additive(self, claimed: Array, offs: Iterable[Off], direction: Array) -> Array:
         """Which outputs all inputs together move as they do one by one; so it is where there is a derivative.
 
         What they move by themselves, or in groups, is as claimed but for what was found off. They may do so on the

@@ -21,8 +21,13 @@ class Measured:
         return directions @ self.slopes.T, abs(directions) @ self.bars.T
 
 
-def slopes_along(subject: Subject, directions: Array) -> tuple[Array, Array]:
-    """The slopes of all outputs along each of some directions, and their bars; four evaluations each."""
+def slopes_along(subject: Subject, directions: Array, measured: Measured | None = None) -> tuple[Array, Array]:
+    """The slopes of all outputs along each of some directions, and their bars; four evaluations each.
+
+    Where the Jacobian was `measured` it takes none.
+    """
+    if measured is not None:
+        return measured.along(directions)
     xp, unit, count = subject.arrays, subject.precision, directions.shape[0]
     centre = xp.concatenate([subject.centre] * count) if count > 1 else subject.centre
     rungs = []

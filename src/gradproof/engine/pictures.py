@@ -105,7 +105,7 @@ def _errors(
         pushed = xp.stack([subject.pushforward(piece) for piece in pieces])
         claims, entry, change = _sums(xp, pushed, cotangent, rows).T, 0.0, 0.0
     directions, ladders = xp.stack(pieces), [Ladder(subject, piece) for piece in pieces]
-    values, bars = measured.along(directions) if measured else slopes_along(subject, directions)
+    values, bars = slopes_along(subject, directions, measured)
     gap = abs(claims - _sums(xp, values, cotangent, rows).T)
     plain, spread = _sums(xp, bars, abs(cotangent), rows), SPREAD * _root_sums(xp, bars, cotangent, rows)
     bar = xp.where(spread > UNDERFLOW, xp.minimum(plain, spread), plain).T

@@ -29,7 +29,7 @@ from gradproof.engine.weighing import CLAIM_ROUNDING, Probing
 
 AGAIN = LENGTHS[1]  # times the first step: where every column is seen a second time
 LONG = tuple(length * RATIO**k for length, k in zip(LENGTHS[2:4], (5, 8), strict=True))
-SHORT = 3  # rungs that short steps have to reach down, and noise has to leave room for
+ROOM = 3  # rungs below the first that noise has to leave for short steps
 SPARE = 10.0  # times the noise on the shortest step: so large an error is there at the least
 STEADY = 0.02  # of a kink: by less than this its two sides may differ from step to step
 OUTSIDE = 3.0  # bars, beyond which a second look is worth its while
@@ -131,7 +131,7 @@ class SecondLook:
 
     def _proofs(self, numbers: list[int], forgiven: Array) -> list[_Proof]:
         """Of columns, those of which an output has one slope on all steps, and another one claimed."""
-        depths = {number: depth for number in numbers if (depth := self._depth(number)) >= SHORT}
+        depths = {number: depth for number in numbers if (depth := self._depth(number)) >= ROOM}
         if not depths:
             return []
         numbers, xp = list(depths), self.xp
@@ -215,7 +215,7 @@ class SecondLook:
         ]
         if not likely:
             return None
-        lengths = [RATIO ** (-part * SHORT) for part in (0.5, 1.0)]
+        lengths = [RATIO ** (-part * ROOM) for part in (0.5, 1.0)]
         near, nearest = self._seen(likely, [[length] * len(likely) for length in lengths])
         half = abs(near.halves)
         kinks = (SPARE * nearest.noise <= STEADY * half) & (

@@ -43,7 +43,7 @@ class Bench:
 
     def slopes(self, directions: Array) -> tuple[Array, Array]:
         """The slopes of all outputs along each of some directions, and their bars."""
-        return self._measured.along(directions) if self._measured else slopes_along(self.subject, directions)
+        return slopes_along(self.subject, directions, self._measured)
 
     def rough_slopes(self, directions: Array, place: Array | None = None) -> Array:
         """The same from two evaluations each, without bars; at the point plus `place`, where one is given."""
