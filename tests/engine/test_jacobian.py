@@ -437,6 +437,42 @@ def test_a_claim_that_is_not_finite_fails(name, mode, value):
     assert judged(mixing(name, 3, error), mode).verdict is Verdict.FAIL
 
 
+SINGULAR = {"acos": (np.arccos, 1.0), "log": (np.log, 0.0), "reciprocal": (np.reciprocal, 0.0), "sqrt": (np.sqrt, 0.0)}
+
+
+def singular(function, place, wrong=()):
+    """A function of each of six inputs, the third of which is where it has no slope; some slopes are claimed as NaN.
+
+    Nothing times infinity is NaN: so is what a backward says of the third input and all other outputs.
+    """
+    point = np.full(6, 0.4)
+    point[2] = place
+    claimed = np.diag((function(point + 1e-9) - function(point - 1e-9)) / 2e-9)
+    claimed[:, 2] = math.nan
+    claimed[2, 2] = -math.inf
+    for entry in wrong:
+        claimed[entry] = math.nan
+    return claiming(function, lambda x: claimed, point)
+
+
+@both_modes
+@pytest.mark.parametrize(("function", "place"), SINGULAR.values(), ids=SINGULAR)
+def test_nan_beside_an_infinite_slope_is_not_called_wrong(mode, function, place):
+    judgement = judged(singular(function, place), mode)
+
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+    assert "not finite in 6 entries (x[2] first)" in judgement.reason
+
+
+@both_modes
+@pytest.mark.parametrize(("function", "place"), SINGULAR.values(), ids=SINGULAR)
+def test_nan_of_another_input_is_found_beside_an_infinite_slope(mode, function, place):
+    judgement = judged(singular(function, place, wrong=[(4, 4)]), mode)
+
+    assert judgement.verdict is Verdict.FAIL
+    assert places(judgement) == {(4, 4)}
+
+
 @both_modes
 @pytest.mark.parametrize("name", ["one entry", "dense", "diagonal", "banded"])
 def test_a_claimed_nan_is_located(name, mode):

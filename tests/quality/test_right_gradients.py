@@ -240,8 +240,12 @@ def test_a_right_gradient_of_values_that_are_cast_and_then_scaled_is_not_called_
         lambda x: torch.kthvalue(x, 9)[0],
         lambda x: torch.topk(x, 7)[0],
         lambda x: torch.quantile(x, torch.tensor([0.2, 0.5, 0.7], dtype=x.dtype)),
+        lambda x: torch.median(x) + x.sin().sum(),
+        lambda x: torch.median(x, 0)[0] + x.sin(),
+        lambda x: torch.quantile(x, 0.4) * x.exp(),
+        lambda x: torch.clamp(x[:12], x[12:24], x[24:36]) + x[:12].sin(),
     ],
-    ids=["sort", "median", "kthvalue", "topk", "quantile"],
+    ids=["sort", "median", "kthvalue", "topk", "quantile", "median+", "median dim+", "quantile*", "clamp+"],
 )
 def test_a_choice_between_inputs_that_tie_is_not_called_wrong(function, coverage):
     def verdict(seed):

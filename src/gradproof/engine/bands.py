@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from gradproof.engine.company import SHORT, is_tied
 from gradproof.engine.ladder import ROUNDING, first_step
 from gradproof.engine.slopes import RATIO
 from gradproof.engine.subject import Array, Subject
@@ -16,7 +17,6 @@ BLIND = 0.05  # of the largest slope in a column: noise above it hides the colum
 LITTLE = 1e-3  # of the largest slope in a column: what is off by more is judged with care
 CLOSER = (RATIO**-4, RATIO**-5)  # times the first step, for columns that are off by little
 SAME = 1 / 8  # of a slope, and of an error in it: what differs by less may be the same
-SHORT = RATIO**-3  # times the first step: there curvature is less beside a slope, and a kink is not
 DISTINCT = 4.0  # times what far finer steps can tell: an error below it is not left to them
 
 
@@ -95,17 +95,35 @@ class Band:
 
     def borne_out(self, claimed: Array, doubts: dict[int, Off], alone: dict[int, Off], direction: Array) -> list[int]:
         """The columns of which the worst output moves in company, of their group and of all, as it does alone."""
-        xp, additive, found = self.subject.arrays, self._additive(claimed, doubts.values(), direction), []
+        additive, found = self._additive(claimed, doubts.values(), direction), []
         for column, off in alone.items():
-            worst = int(xp.argmax(abs(off.missing)))
-            row, missing, group = off.rows[worst], float(off.missing[worst]), doubts[column]
-            slack = SAME * abs(missing) + 2 * float(self.noise[row])
+            row, worst = self._worst(off)
+            slack, group = SAME * abs(worst) + 2 * float(self.noise[row]), doubts[column]
             here = group.rows == row
-            same = abs(float(group.missing[here].sum()) - missing) <= slack
-            straight = abs(float(group.bends[here].sum()) - float(off.bends[worst])) <= slack
+            same = abs(float(group.missing[here].sum()) - worst) <= slack
+            straight = abs(float(group.bends[here].sum()) - float(off.bends[off.rows == row].sum())) <= slack
             if same and straight and bool(additive[row]):
                 found.append(column)
         return found
+
+    def tied(
+        self, claimed: Array, doubts: dict[int, Off], alone: dict[int, Off], directions: Sequence[Array]
+    ) -> list[int]:
+        """The columns that are not borne out, and move their worst output otherwise alone, on any step."""
+        borne_out, found = self.borne_out(claimed, doubts, alone, directions[0]), []
+        for column, off in alone.items():
+            row, missing = self._worst(off)
+            unit = self.subject.arrays.zeros_like(self.subject.centre)
+            unit[self.rows.start + row] = 1.0
+            terms = {"error": abs(missing), "noise": float(self.noise[row])}
+            if column not in borne_out and is_tied(self.subject, column, directions, unit, **terms):
+                found.append(column)
+        return found
+
+    def _worst(self, off: Off) -> tuple[int, float]:
+        """The row that is most off, and what its slope is beyond what is claimed."""
+        worst = int(self.subject.arrays.argmax(abs(off.missing)))
+        return int(off.rows[worst]), float(off.missing[worst])
 
     def _additive(self, claimed: Array, offs: Iterable[Off], direction: Array) -> Array:
         """Which outputs all inputs together move as they do one by one; so it is where there is a derivative.

@@ -97,6 +97,11 @@ class Columns:
         steps = direction.sum(1)[:, None]  # each moves one column
         return self.arrays.where(steps == 0, 0.0, self._claimed.T * steps).reshape(-1)
 
+    def whole_columns(self, entries: Array) -> Array:
+        """All entries of the columns that have one of some entries."""
+        chosen = entries.reshape(len(self.columns), self._rows)
+        return (chosen | chosen.any(1)[:, None]).reshape(-1)
+
     def moved_by(self, direction: Array, output: int) -> tuple[float, Place]:
         """An entry is moved by its column."""
         column = output // self._rows

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import cast
 
 from gradproof.engine.bands import CLOSE, CLOSER, FIRST, Band, Look, Off
 from gradproof.engine.colouring import groups_of
 from gradproof.engine.columns import Columns, batches, directions_of
+from gradproof.engine.company import MANY
 from gradproof.engine.judgement import EMPTY, Judgement, together
 from gradproof.engine.judging import judge, raised
 from gradproof.engine.ladder import first_step
@@ -85,9 +86,9 @@ class _Coverage:
         self.steps = subject.arrays.where(self.direction == 0, math.inf, abs(self.direction))
         self.rows, self.columns = subject.outputs.size, subject.inputs.size
 
-    def _direction(self, t: float) -> Array:
+    def _direction(self, t: float, seed: int | None = None) -> Array:
         step = t * (self.options.step or first_step(self.subject.precision))
-        return self.subject.direction(self.seed, step, self.options.step is not None)
+        return self.subject.direction(self.seed if seed is None else seed, step, self.options.step is not None)
 
     def judgements(self, beside_undefined: bool = False) -> Iterator[Judgement]:
         """What the first look says, band by band, and then what is said of the suspicious columns.
@@ -150,35 +151,39 @@ class _Coverage:
         judgement = judge(
             cast(Subject, columns), probes=self.probes, seed=self.seed, options=self.options, exhaustive=True
         )
-        if not self._tie(judgement, look, claimed):
+        tied = self._tied(judgement, look, claimed)
+        if not tied:
             return judgement
-        return replace(judgement, verdict=Verdict.INCONCLUSIVE, reason=TIED.reason, advice=TIED.advice, findings=())
+        told = Judgement(verdict=Verdict.INCONCLUSIVE, reason=TIED.reason, advice=TIED.advice)
+        others = [column for column in few if column not in tied]
+        return together([told, self._with_care(look, claimed, others)]) if others else told
 
-    def _tie(self, judgement: Judgement, look: _FirstLook, claimed: Array) -> bool:
-        """Whether inputs that move nothing by themselves, and are claimed to, do together.
+    def _tied(self, judgement: Judgement, look: _FirstLook, claimed: Array) -> list[int]:
+        """The columns of the entries that are wrong which do together with the others what they do not by themselves.
 
         Where inputs tie, one of them is claimed to move the output, and it is moved by all of them together alone.
         """
-        if not judgement.entries or any(entry.numerical for entry in judgement.entries):
-            return False
+        if not judgement.entries:
+            return []
         wrong = {(entry.index, entry.part) for entry in judgement.entries}
         arguments = {finding.argument for finding in judgement.findings}
-        xp, direction, most = self.subject.arrays, 1.0 * self.direction, LEAP * look.band.largest
+        xp, most = self.subject.arrays, LEAP * look.band.largest
         known = xp.isfinite(claimed)
         offs = {
             column: off for column, off in look.doubts.items() if not off.alone or bool((abs(off.bends) <= most).all())
         }
-        direction[~known.all(0)] = 0.0
-        direction[[column for column in look.doubts if column not in offs]] = (
-            0.0  # they leap, and change what others do
-        )
+        leaping = [column for column in look.doubts if column not in offs]  # they change what others do
+        directions = [self.direction, *(self._direction(1.0, self.seed + more) for more in range(1, MANY))]
+        directions = [xp.where(known.all(0), direction, 0.0) for direction in directions]
+        for direction in directions:
+            direction[leaping] = 0.0
         places = {column: self.subject.inputs.locate(column) for column in offs}
         named = [
             column for column, place in places.items() if place.path in arguments and (place.index, place.part) in wrong
         ]
         finite = xp.where(known, claimed, 0.0)
         alone = self._alone(finite, named, look.band) if named else {}
-        return bool(alone) and not look.band.borne_out(finite, offs, alone, direction)
+        return look.band.tied(finite, offs, alone, directions) if alone else []
 
     def _argument(self, column: int) -> str:
         return self.subject.inputs.locate(column).path

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from gradproof.engine.asking import ask
 from gradproof.engine.columns import Columns
+from gradproof.engine.company import without_ties
 from gradproof.engine.grain import without_grain
 from gradproof.engine.judgement import EMPTY, NOTHING, RAISED, Judgement
 from gradproof.engine.localisation import Located, localise
@@ -19,7 +20,6 @@ from gradproof.engine.obstacles import (
     SCALE,
     STAIRS,
     STEEP,
-    TIED,
     Obstacle,
     all_undefined,
     hardly_moves,
@@ -274,6 +274,8 @@ def _disagreement(evidence: _Evidence, probe: Probe, span: Span | None) -> Judge
     if in_the_way := _excuse(evidence, probe, another, worst):
         return evidence.blocked(in_the_way)
     located = without_grain(worst, evidence.localised(worst))
+    if isinstance(located, Located) and not evidence.exhaustive:
+        located = without_ties(worst, located, evidence.options)
     if isinstance(located, Obstacle):
         return evidence.blocked(located)
     if in_the_way := _excuse_of_entries(worst, located):
@@ -306,8 +308,6 @@ def _excuse_of_entries(worst: Probe, located: Located) -> Obstacle | None:
         if worst.kinks:
             return kink(worst.ladder.subject, worst)
         return roughness(worst) if worst.coarse else None
-    if not located.adds_up:
-        return TIED
     if not any(entry.numerical for _, entry in located.entries) and on_a_tread(worst, located.entries[0][0]):
         return STAIRS
     subject, direction = worst.ladder.subject, worst.ladder.direction

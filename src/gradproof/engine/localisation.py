@@ -23,7 +23,7 @@ from gradproof.engine.weighing import CLAIM_ACCURACY, CLAIM_ROUNDING, Probing, c
 SHOWN = 10  # entries at most, and one of every further argument
 ARGUMENTS = 10  # further ones at most
 OUTPUTS_SHOWN = 4  # affected outputs of one entry
-ADDITIVE = 0.3  # of the whole: so much may be missing of it, or too much, where there is a derivative
+ADDITIVE = 0.02  # of the whole: so much may be missing of it, or too much, where there is a derivative
 STEADY = 0.02  # of a leap in slope: by so much it may differ from rung to rung
 CHEAP = 1 << 13  # outputs for which every wrong entry, and not only the worst, is followed to the outputs it affects
 
@@ -35,7 +35,7 @@ class Located:
     entries: tuple[tuple[int, Entry], ...]
     more: bool
     forgiven: bool
-    adds_up: bool = True  # whether the entries, each measured by itself, make up what the probe disagrees by
+    adds_up: bool | None = None  # whether these, each measured by itself, make up what the probe disagrees by, if known
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ def localise(probe: Probe, options: Probing, *, most: int = SHOWN) -> Located:
         entries=tuple(entries),
         more=more,
         forgiven=bool(off) and not wrong,
-        adds_up=more or _adds_up(probe, off),
+        adds_up=None if more else _adds_up(probe, off),
     )
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
+from gradproof.engine.columns import Columns
 from gradproof.engine.ladder import Ladder
 from gradproof.engine.obstacles import Obstacle
 from gradproof.engine.probe import MEANINGFUL, Probe
 from gradproof.engine.results import Entry, Finding, Place
-from gradproof.engine.subject import Subject
+from gradproof.engine.subject import Array, Frame, Subject
 from gradproof.engine.weighing import combine, restricted
 
 
@@ -16,12 +15,10 @@ def not_finite(probe: Probe) -> Finding | Obstacle:
     """A claimed NaN or infinity is wrong where the function's own slope is finite."""
     subject, xp = probe.ladder.subject, probe.ladder.subject.arrays
     broken = ~xp.isfinite(probe.claimed * (probe.ladder.direction if subject.mode == "reverse" else probe.cotangent))
-    first = int(xp.where(broken)[0][0])
-    frame = subject.inputs if subject.mode == "reverse" else subject.outputs
-    low, high = next((low, high) for low, high in frame.spans if low <= first < high)
-    count = int(broken[low:high].sum())
     if subject.mode == "forward":
-        return _in_output(probe, first, count)
+        return _in_outputs(probe, broken)
+    first = int(xp.where(broken)[0][0])
+    count = _count(subject.inputs, broken, first)
     place = subject.inputs.locate(first)
     ladder = Ladder(subject, restricted(subject, probe.ladder.direction, first, first + 1))
     ladder.add(0, 1, -1, -2)
@@ -29,7 +26,7 @@ def not_finite(probe: Probe) -> Finding | Obstacle:
     sums = combine(ladder, subject.cotangent(probe.seed))
     bent = bool(ladder.bends(estimates.bar).any())
     undefined = not bool(xp.isfinite(subject.centre).all())
-    if bent or undefined or not math.isfinite(sums.bar) or not _small(subject, ladder, sums.bar):
+    if bent or undefined or not sums.bar <= _most(subject, ladder):
         return _no_clear_slope(count, place)
     step = float(ladder.direction[first])
     entry = Entry(
@@ -43,16 +40,24 @@ def not_finite(probe: Probe) -> Finding | Obstacle:
     return _finding(f"The gradient with respect to {place.path}", place, count, entry)
 
 
-def _in_output(probe: Probe, first: int, count: int) -> Finding | Obstacle:
-    """The same for a slope that a pushforward claims of one output."""
-    subject, ladder = probe.ladder.subject, probe.ladder
-    estimates, place = ladder.estimates(), subject.outputs.locate(first)
-    value, bar = float(estimates.value[first]), float(estimates.bar[first])
-    bent = len(ladder.rungs) > 2 and bool(ladder.bends(estimates.bar)[first])
-    undefined = not math.isfinite(float(subject.centre[first]))
-    if bent or undefined or not math.isfinite(bar) or not _small(subject, ladder, bar):
-        return _no_clear_slope(count, place)
+def _in_outputs(probe: Probe, broken: Array) -> Finding | Obstacle:
+    """The same for slopes that a pushforward claims of outputs.
+
+    Of a column of the Jacobian nothing is wrong if one of them has no slope: nothing times infinity is NaN.
+    """
+    subject, ladder, xp = probe.ladder.subject, probe.ladder, probe.ladder.subject.arrays
+    estimates = ladder.estimates()
+    clear = xp.isfinite(subject.centre) & (estimates.bar <= _most(subject, ladder))
+    if len(ladder.rungs) > 2:
+        clear &= ~ladder.bends(estimates.bar)
+    unclear = broken & ~clear
+    wrong = xp.where(broken & ~(subject.whole_columns(unclear) if isinstance(subject, Columns) else unclear))[0]
+    first = int((wrong if wrong.shape[0] else xp.where(unclear)[0])[0])
+    place, count = subject.outputs.locate(first), _count(subject.outputs, broken, first)
     step, cause = subject.moved_by(ladder.direction, first) or (1.0, place)
+    if not wrong.shape[0]:
+        return _no_clear_slope(count, cause)
+    value, bar = float(estimates.value[first]), float(estimates.bar[first])
     entry = Entry(
         index=cause.index,
         part=cause.part,
@@ -66,9 +71,14 @@ def _in_output(probe: Probe, first: int, count: int) -> Finding | Obstacle:
     return _finding(what, cause, count, entry)
 
 
+def _count(frame: Frame, broken: Array, first: int) -> int:
+    """How many are broken of the tensor that the first belongs to."""
+    return next(int(broken[low:high].sum()) for low, high in frame.spans if low <= first < high)
+
+
 def _no_clear_slope(count: int, place: Place) -> Obstacle:
     return Obstacle(
-        f"non-finite: the claimed derivative is not finite in {count} entries ({place} first), and the function "
+        f"non-finite: the claimed derivative is not finite in {_entries(count)} ({place} first), and the function "
         "has no clear slope there either",
         "Choose a point inside the function's domain.",
     )
@@ -77,17 +87,20 @@ def _no_clear_slope(count: int, place: Place) -> Obstacle:
 def _finding(what: str, place: Place, count: int, entry: Entry) -> Finding:
     return Finding(
         kind="non-finite-gradient",
-        message=f"{what} is NaN or infinite in {count} {'entry' if count == 1 else 'entries'}, where the function has "
-        "a finite slope.",
+        message=f"{what} is NaN or infinite in {_entries(count)}, where the function has a finite slope.",
         argument=place.path,
         entries=(entry,),
         advice="Look for 0·inf or 0/0 in the derivative, often a where() whose unused branch divides by zero.",
     )
 
 
-def _small(subject: Subject, ladder: Ladder, bar: float) -> bool:
-    """Whether a bar is small beside the change of values along the ladder, or their own size times the step."""
+def _entries(count: int) -> str:
+    return f"{count} {'entry' if count == 1 else 'entries'}"
+
+
+def _most(subject: Subject, ladder: Ladder) -> float:
+    """The widest bar that is small beside the change of values along the ladder, or their own size times the step."""
     xp = subject.arrays
     values = xp.where(xp.isfinite(subject.centre), abs(subject.centre), 0.0)
     step = float(abs(ladder.direction).max())
-    return bar <= MEANINGFUL * max(step, step * float(values.max()))
+    return MEANINGFUL * max(step, step * float(values.max()))
