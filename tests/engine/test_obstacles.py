@@ -7,6 +7,7 @@ import pytest
 from numpy_subject import NumpySubject, elementwise, hashed
 
 from gradproof.engine.asking import ask
+from gradproof.engine.jacobian import judge_fully
 from gradproof.engine.judging import judge
 from gradproof.engine.obstacles import all_undefined, obstacle
 from gradproof.engine.results import Verdict
@@ -290,3 +291,67 @@ def test_values_that_differ_with_a_graph_and_without_are_not_called_random():
     )
 
     assert first_word(judged(rough)) == "noise"
+
+
+# What is claimed may be right below all rungs, or be off by what rounding makes of the rule.
+
+either_coverage = pytest.mark.parametrize("coverage", [judge, judge_fully])
+
+
+def in_full_or_not(coverage, subject, seed=0):
+    return coverage(subject, probes=1, seed=seed, options=Probing())
+
+
+@either_coverage
+@pytest.mark.parametrize("frequency", [1e7, 1e8, 1e9])
+@pytest.mark.parametrize("size", [1.0, 0.1])
+def test_a_slight_ripple_is_not_called_wrong(coverage, frequency, size):
+    def verdict(seed):
+        point = np.random.default_rng(seed).uniform(0.3, 1.2, 4)
+        subject = elementwise(
+            lambda x: np.exp(x) + size * np.sin(frequency * x) / frequency,
+            lambda x: np.exp(x) + size * np.cos(frequency * x),
+            point,
+        )
+        return in_full_or_not(coverage, subject, seed).verdict
+
+    assert [seed for seed in SEEDS if verdict(seed) is Verdict.FAIL] == []
+
+
+@either_coverage
+@pytest.mark.parametrize("frequency", [1e7, 1e8])
+def test_a_slope_that_neither_a_ripple_nor_its_trend_has_is_wrong(coverage, frequency):
+    subject = elementwise(
+        lambda x: np.exp(x) + np.sin(frequency * x) / frequency, lambda x: 3 + np.exp(x), np.linspace(0.3, 1.2, 4)
+    )
+
+    assert in_full_or_not(coverage, subject).verdict is Verdict.FAIL
+
+
+@either_coverage
+@pytest.mark.parametrize("share", [1e-3, 1e-5, 1e-7])
+def test_what_rounding_makes_of_a_rule_is_not_called_wrong(coverage, share):
+    def verdict(seed):
+        point = np.random.default_rng(seed).uniform(0.3, 1.2, 4)
+        return in_full_or_not(coverage, elementwise(np.sin, lambda x: np.cos(x) * (1 + share * hashed(x)), point), seed)
+
+    reasons = {verdict(seed).reason.split(":")[0] for seed in SEEDS}
+    assert "rounding" in reasons
+    assert not [seed for seed in SEEDS if verdict(seed).verdict is Verdict.FAIL]
+
+
+@either_coverage
+@pytest.mark.parametrize("share", [1e-3, 1e-5, 1e-7])
+def test_an_error_of_the_same_size_that_stays_is_wrong(coverage, share):
+    subject = elementwise(np.sin, lambda x: np.cos(x) * (1 + share), np.linspace(0.3, 1.2, 4))
+
+    assert in_full_or_not(coverage, subject).verdict is Verdict.FAIL
+
+
+@either_coverage
+@pytest.mark.parametrize("share", [1e-3, 1e-5])
+def test_a_rule_that_is_wrong_for_zeros_alone_is_wrong(coverage, share):
+    point = np.array([0.0, 0.3, 0.6, 0.9])
+    subject = elementwise(np.sin, lambda x: np.cos(x) * np.where(x == 0, 1 + share, 1.0), point)
+
+    assert in_full_or_not(coverage, subject).verdict is Verdict.FAIL

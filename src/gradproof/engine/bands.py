@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 from gradproof.engine.company import SHORT, is_tied
 from gradproof.engine.ladder import ROUNDING, first_step
+from gradproof.engine.nearby import SLIGHT, wavers
 from gradproof.engine.slopes import RATIO
 from gradproof.engine.subject import Array, Subject
-from gradproof.engine.weighing import CLAIM_ACCURACY, Probing
+from gradproof.engine.weighing import CLAIM_ACCURACY, Probing, restricted
 
 NOISY = 8.0  # times the rounding of values, granted at first look
 BLIND = 0.05  # of the largest slope in a column: noise above it hides the column, which is then judged with care
@@ -98,7 +99,7 @@ class Band:
         additive, found = self._additive(claimed, doubts.values(), direction), []
         for column, off in alone.items():
             row, worst = self._worst(off)
-            slack, group = SAME * abs(worst) + 2 * float(self.noise[row]), doubts[column]
+            slack, group = SAME * abs(worst) + 2 * float(self.noise[row]), doubts.get(column, off)
             here = group.rows == row
             same = abs(float(group.missing[here].sum()) - worst) <= slack
             straight = abs(float(group.bends[here].sum()) - float(off.bends[off.rows == row].sum())) <= slack
@@ -113,12 +114,26 @@ class Band:
         borne_out, found = self.borne_out(claimed, doubts, alone, directions[0]), []
         for column, off in alone.items():
             row, missing = self._worst(off)
-            unit = self.subject.arrays.zeros_like(self.subject.centre)
-            unit[self.rows.start + row] = 1.0
             terms = {"error": abs(missing), "noise": float(self.noise[row])}
-            if column not in borne_out and is_tied(self.subject, column, directions, unit, **terms):
+            if column not in borne_out and is_tied(self.subject, column, directions, self._unit(row), **terms):
                 found.append(column)
         return found
+
+    def wavers(self, off: Off, column: int, direction: Array, seed: int) -> bool:
+        """Whether a slight error of a column's worst output may be an accident of rounding in the rule."""
+        row, missing = self._worst(off)
+        if not abs(missing) <= SLIGHT * self.largest:
+            return False
+        asked, weights = self._unit(row), restricted(self.subject, direction, column, column + 1)
+        if self.subject.mode == "forward":
+            asked, weights = weights, asked
+        return wavers(self.subject, asked, weights, abs(missing), seed)
+
+    def _unit(self, row: int) -> Array:
+        """An incoming gradient for one output of the band."""
+        unit = self.subject.arrays.zeros_like(self.subject.centre)
+        unit[self.rows.start + row] = 1.0
+        return unit
 
     def _worst(self, off: Off) -> tuple[int, float]:
         """The row that is most off, and what its slope is beyond what is claimed."""

@@ -102,6 +102,10 @@ class Columns:
         chosen = entries.reshape(len(self.columns), self._rows)
         return (chosen | chosen.any(1)[:, None]).reshape(-1)
 
+    def in_rows(self, outputs: Array) -> Array:
+        """All entries in the rows of some outputs of the whole."""
+        return self.arrays.concatenate([outputs[self._first : self._first + self._rows]] * len(self.columns))
+
     def moved_by(self, direction: Array, output: int) -> tuple[float, Place]:
         """An entry is moved by its column."""
         column = output // self._rows

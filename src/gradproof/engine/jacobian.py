@@ -23,7 +23,7 @@ from gradproof.engine.judgement import EMPTY, Judgement, together
 from gradproof.engine.judging import judge, raised
 from gradproof.engine.ladder import first_step
 from gradproof.engine.localisation import ARGUMENTS
-from gradproof.engine.obstacles import TIED, all_undefined, some_undefined
+from gradproof.engine.obstacles import TIED, WAVERING, Obstacle, all_undefined, some_undefined
 from gradproof.engine.plain import Plain, SecondLook
 from gradproof.engine.probe import LOW
 from gradproof.engine.results import Resolution, Verdict
@@ -151,39 +151,54 @@ class _Coverage:
         judgement = judge(
             cast(Subject, columns), probes=self.probes, seed=self.seed, options=self.options, exhaustive=True
         )
-        tied = self._tied(judgement, look, claimed)
-        if not tied:
+        excused = self._excused(judgement, look, claimed, few)
+        others = [column for column in few if all(column not in columns for columns in excused.values())]
+        if len(others) == len(few):
             return judgement
-        told = Judgement(verdict=Verdict.INCONCLUSIVE, reason=TIED.reason, advice=TIED.advice)
-        others = [column for column in few if column not in tied]
-        return together([told, self._with_care(look, claimed, others)]) if others else told
+        told = [
+            Judgement(verdict=Verdict.INCONCLUSIVE, reason=by.reason, advice=by.advice)
+            for by, columns in excused.items()
+            if columns
+        ]
+        return together([*told, *([self._with_care(look, claimed, others)] if others else [])])
 
-    def _tied(self, judgement: Judgement, look: _FirstLook, claimed: Array) -> list[int]:
-        """The columns of the entries that are wrong which do together with the others what they do not by themselves.
+    def _excused(
+        self, judgement: Judgement, look: _FirstLook, claimed: Array, few: list[int]
+    ) -> dict[Obstacle, list[int]]:
+        """The columns of wrong entries that tie, or of which the rule is ill-conditioned.
 
         Where inputs tie, one of them is claimed to move the output, and it is moved by all of them together alone.
         """
-        if not judgement.entries:
-            return []
         wrong = {(entry.index, entry.part) for entry in judgement.entries}
         arguments = {finding.argument for finding in judgement.findings}
-        xp, most = self.subject.arrays, LEAP * look.band.largest
-        known = xp.isfinite(claimed)
-        offs = {
-            column: off for column, off in look.doubts.items() if not off.alone or bool((abs(off.bends) <= most).all())
-        }
-        leaping = [column for column in look.doubts if column not in offs]  # they change what others do
-        directions = [self.direction, *(self._direction(1.0, self.seed + more) for more in range(1, MANY))]
-        directions = [xp.where(known.all(0), direction, 0.0) for direction in directions]
-        for direction in directions:
-            direction[leaping] = 0.0
-        places = {column: self.subject.inputs.locate(column) for column in offs}
+        places = {column: self.subject.inputs.locate(column) for column in few if wrong}
         named = [
             column for column, place in places.items() if place.path in arguments and (place.index, place.part) in wrong
         ]
-        finite = xp.where(known, claimed, 0.0)
-        alone = self._alone(finite, named, look.band) if named else {}
-        return look.band.tied(finite, offs, alone, directions) if alone else []
+        known = self.subject.arrays.isfinite(claimed)
+        claimed = self.subject.arrays.where(known, claimed, 0.0)
+        alone = self._alone(claimed, named, look.band) if named else {}
+        if not alone:
+            return {}
+        tied = self._tied(look, claimed, alone, known.all(0))
+        unclear = {column: off for column, off in alone.items() if column not in tied}
+        wavering = [
+            column for column, off in unclear.items() if look.band.wavers(off, column, self.direction, self.seed)
+        ]
+        return {TIED: tied, WAVERING: wavering}
+
+    def _tied(self, look: _FirstLook, claimed: Array, alone: dict[int, Off], known: Array) -> list[int]:
+        """The columns that tie with others, of which all are moved but those that leap and change what others do."""
+        xp, most = self.subject.arrays, LEAP * look.band.largest
+        leaping = [
+            column for column, off in look.doubts.items() if off.alone and not bool((abs(off.bends) <= most).all())
+        ]
+        directions = [xp.where(known, self._direction(1.0, self.seed + number), 0.0) for number in range(MANY)]
+        for direction in directions:
+            direction[leaping] = 0.0
+        offs = {column: off for column, off in look.doubts.items() if column not in leaping}
+        alone = {column: off for column, off in alone.items() if column not in leaping}
+        return look.band.tied(claimed, offs, alone, directions) if alone else []
 
     def _argument(self, column: int) -> str:
         return self.subject.inputs.locate(column).path

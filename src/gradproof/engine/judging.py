@@ -20,9 +20,11 @@ from gradproof.engine.obstacles import (
     SCALE,
     STAIRS,
     STEEP,
+    WAVERING,
     Obstacle,
     all_undefined,
     hardly_moves,
+    is_wavering,
     kink,
     matches_coarser,
     may_be_debris,
@@ -36,6 +38,7 @@ from gradproof.engine.obstacles import (
 from gradproof.engine.pictures import remainders
 from gradproof.engine.probe import CLEARLY, LOW, Probe
 from gradproof.engine.results import Entry, Finding, Reading, Resolution, Verdict
+from gradproof.engine.ripples import without_ripples
 from gradproof.engine.subject import DerivativeError, Subject, Watched
 from gradproof.engine.treads import TREAD, is_on_a_tread, stands_still_along
 from gradproof.engine.weighing import Probing, if_meant
@@ -86,6 +89,18 @@ class _Evidence:
         located = localise(probe, self.options)
         if self.exhaustive and located.forgiven and located.more:
             located = localise(probe, self.options, most=self.subject.inputs.size)
+        return located
+
+    def unexplained(self, probe: Probe) -> Located | Obstacle:
+        """The wrong entries without those that are wrong for another reason than the claim; or that reason.
+
+        In full coverage columns move one by one, and ties are looked for elsewhere.
+        """
+        located = without_grain(probe, self.localised(probe))
+        if isinstance(located, Located):
+            located = without_ripples(probe, located)
+        if isinstance(located, Located) and not self.exhaustive:
+            located = without_ties(probe, located, self.options)
         return located
 
     def dissenting(self, answers: list[Probe]) -> Probe | None:
@@ -273,12 +288,10 @@ def _disagreement(evidence: _Evidence, probe: Probe, span: Span | None) -> Judge
     worst = max([probe, another], key=lambda each: each.excess / max(each.bar, TINY))
     if in_the_way := _excuse(evidence, probe, another, worst):
         return evidence.blocked(in_the_way)
-    located = without_grain(worst, evidence.localised(worst))
-    if isinstance(located, Located) and not evidence.exhaustive:
-        located = without_ties(worst, located, evidence.options)
+    located = evidence.unexplained(worst)
     if isinstance(located, Obstacle):
         return evidence.blocked(located)
-    if in_the_way := _excuse_of_entries(worst, located):
+    if in_the_way := _excuse_of_entries(worst, located, evidence.exhaustive):
         return evidence.blocked(in_the_way)
     return evidence.failed(tuple(findings_of(evidence.subject, located)) or (_unlocated(worst),))
 
@@ -299,15 +312,20 @@ def _excuse(evidence: _Evidence, probe: Probe, another: Probe, worst: Probe) -> 
         return SCALE
     if may_be_finer(probe) or may_be_finer(another):
         return STEEP
+    if not evidence.exhaustive and is_wavering(worst, evidence.seed):
+        return WAVERING
     return None
 
 
-def _excuse_of_entries(worst: Probe, located: Located) -> Obstacle | None:
-    """What else it may be, once the entries behind it are known, or none is to be found."""
+def _excuse_of_entries(worst: Probe, located: Located, exhaustive: bool) -> Obstacle | None:
+    """What else it may be, once the entries behind it are known, or none is to be found.
+
+    Where every entry is asked about by itself, and none is wrong, nothing is.
+    """
     if not located.entries:
         if worst.kinks:
             return kink(worst.ladder.subject, worst)
-        return roughness(worst) if worst.coarse else None
+        return roughness(worst) if worst.coarse or exhaustive else None
     if not any(entry.numerical for _, entry in located.entries) and on_a_tread(worst, located.entries[0][0]):
         return STAIRS
     subject, direction = worst.ladder.subject, worst.ladder.direction

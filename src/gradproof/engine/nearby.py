@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gradproof.engine.subject import Array, Subject
+from gradproof.engine.weighing import weighed
 
 NEARBY = 8  # points a rounding away
 FEW = 3  # of them, at which values are looked at
 OWN_SIZE = 0.1  # of what changes: a change beyond it leaves nothing of it
+SEVERAL = 4.0  # roundings, so that inputs above the usual size move as well
+WAVERING = 4.0  # times the range of what is claimed at these points: an error beyond it is no accident of rounding
+SLIGHT = 1e-2  # of what is claimed: an error beyond it is asked about only where nothing is left of it
 
 
 def question(subject: Subject, seed: int) -> Array:
@@ -50,8 +54,19 @@ def is_debris(subject: Subject, seed: int) -> bool:
     return _lost(claimed, (answer_at(subject, nudge, asked) for nudge in nudges))
 
 
-def _nudges(subject: Subject, seed: int) -> list[Array]:
-    return [subject.direction(seed + number, subject.precision, False) for number in range(NEARBY)]
+def wavers(subject: Subject, asked: Array, weights: Array, error: float, seed: int) -> bool:
+    """Whether what is claimed differs from one point a rounding away to another by as much as it is off.
+
+    So it does where the rule is ill-conditioned, as of a nearly singular matrix. The point itself is left out: a rule
+    may be wrong there alone, as for inputs of exactly zero.
+    """
+    nudges = _nudges(subject, seed, SEVERAL)
+    claims = [weighed(subject, weights, answer_at(subject, nudge, asked)) for nudge in nudges]
+    return error <= WAVERING * (max(claims) - min(claims))
+
+
+def _nudges(subject: Subject, seed: int, units: float = 1.0) -> list[Array]:
+    return [subject.direction(seed + number, units * subject.precision, False) for number in range(NEARBY)]
 
 
 def _lost(vector: Array, nearby: Iterable[Array]) -> bool:

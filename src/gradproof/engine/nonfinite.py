@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gradproof.engine.columns import Columns
-from gradproof.engine.ladder import Ladder
+from gradproof.engine.ladder import Ladder, first_step
 from gradproof.engine.obstacles import Obstacle
 from gradproof.engine.probe import MEANINGFUL, Probe
 from gradproof.engine.results import Entry, Finding, Place
@@ -41,18 +41,13 @@ def not_finite(probe: Probe) -> Finding | Obstacle:
 
 
 def _in_outputs(probe: Probe, broken: Array) -> Finding | Obstacle:
-    """The same for slopes that a pushforward claims of outputs.
-
-    Of a column of the Jacobian nothing is wrong if one of them has no slope: nothing times infinity is NaN.
-    """
+    """The same for slopes that a pushforward claims of outputs, or a Jacobian of its columns."""
     subject, ladder, xp = probe.ladder.subject, probe.ladder, probe.ladder.subject.arrays
     estimates = ladder.estimates()
-    clear = xp.isfinite(subject.centre) & (estimates.bar <= _most(subject, ladder))
-    if len(ladder.rungs) > 2:
-        clear &= ~ladder.bends(estimates.bar)
-    unclear = broken & ~clear
-    wrong = xp.where(broken & ~(subject.whole_columns(unclear) if isinstance(subject, Columns) else unclear))[0]
-    first = int((wrong if wrong.shape[0] else xp.where(unclear)[0])[0])
+    unclear = broken & ~_have_slopes(ladder)
+    excused = _beside(probe, subject, unclear) if isinstance(subject, Columns) else unclear
+    wrong = xp.where(broken & ~excused)[0]
+    first = int((wrong if wrong.shape[0] else xp.where(unclear if bool(unclear.any()) else broken)[0])[0])
     place, count = subject.outputs.locate(first), _count(subject.outputs, broken, first)
     step, cause = subject.moved_by(ladder.direction, first) or (1.0, place)
     if not wrong.shape[0]:
@@ -69,6 +64,26 @@ def _in_outputs(probe: Probe, broken: Array) -> Finding | Obstacle:
     )
     what = f"The tangent of {place.path}" if cause is place else f"The gradient with respect to {cause.path}"
     return _finding(what, cause, count, entry)
+
+
+def _have_slopes(ladder: Ladder) -> Array:
+    """Which outputs have a clear slope along a direction."""
+    subject, bar = ladder.subject, ladder.estimates().bar
+    clear = subject.arrays.isfinite(subject.centre) & (bar <= _most(subject, ladder))
+    return clear & ~ladder.bends(bar) if len(ladder.rungs) > 2 else clear
+
+
+def _beside(probe: Probe, columns: Columns, unclear: Array) -> Array:
+    """The entries beside one without a slope: nothing times infinity is NaN.
+
+    A backward says so of all other outputs of its column, a pushforward of all other inputs of its row.
+    """
+    if columns.whole.mode == "reverse":
+        return columns.whole_columns(unclear)
+    subject = columns.whole
+    ladder = Ladder(subject, subject.direction(probe.seed, first_step(subject.precision), False))
+    ladder.add(0, 1, -1, -2)
+    return unclear | columns.in_rows(~_have_slopes(ladder))
 
 
 def _count(frame: Frame, broken: Array, first: int) -> int:

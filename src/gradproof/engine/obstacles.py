@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gradproof.engine.asking import FEW
 from gradproof.engine.ladder import ROUNDING, Ladder, first_step
 from gradproof.engine.localisation import search
-from gradproof.engine.nearby import OWN_SIZE
+from gradproof.engine.nearby import OWN_SIZE, SLIGHT, wavers
 from gradproof.engine.probe import MEANINGFUL, Probe, blurred
 from gradproof.engine.results import Place
 from gradproof.engine.slopes import RATIO, TALL
@@ -78,6 +78,13 @@ TIED = Obstacle(
 )
 
 
+WAVERING = Obstacle(
+    "rounding: what is claimed is off by no more than it changes by when the point moves by a rounding, as of a matrix "
+    "that is nearly singular",
+    "Check at a point that is better conditioned: there every digit counts.",
+)
+
+
 def roughness(probe: Probe) -> Obstacle:
     """What to call values that are too rough for a slope."""
     return STAIRS if bool(probe.ladder.stands_still().any()) else NOISE
@@ -128,6 +135,17 @@ def may_be_debris(probe: Probe) -> bool:
         return False
     moved = abs(finest.plus - centre) > OWN_SIZE * abs(centre)
     return bool(moved.any()) or not bool(centre.any())
+
+
+def is_wavering(probe: Probe, seed: int) -> bool:
+    """Whether a slight error in what is claimed may be an accident of rounding in the rule."""
+    subject, error = probe.ladder.subject, abs(probe.claim.slope - probe.sums.slope)
+    if not error <= SLIGHT * max(abs(probe.claim.slope), probe.claim.largest_contribution):
+        return False
+    asked, weights = probe.cotangent, probe.ladder.direction
+    if subject.mode == "forward":
+        asked, weights = weights, asked
+    return wavers(subject, asked, weights, error, seed)
 
 
 def on_long_treads(probe: Probe) -> bool:

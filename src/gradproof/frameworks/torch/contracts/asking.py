@@ -13,6 +13,7 @@ from gradproof.frameworks.torch.graph import nodes
 from gradproof.frameworks.torch.subject import TorchSubject
 from gradproof.frameworks.torch.wording import cause_of
 
+LONG = 200  # characters of an error, beyond which its first sentence has to do
 SEVERAL = 8  # outputs or inputs that are left undefined one at a time
 FUNCTIONS = 16  # of the user's own that are looked into, at most
 
@@ -97,6 +98,12 @@ def function_name(node: Any) -> str:
 
 
 def described(error: Exception) -> str:
-    """An error in one line."""
+    """An error in one line; of a long one, such as torch's list of all its backends, the first sentence.
+
+    >>> described(ValueError("This does not work. " + 50 * "Whatever. "))
+    'ValueError: This does not work.'
+    """
     first = str(error).strip().split("\n", 1)[0]
+    if len(first) > LONG and ". " in first:
+        first = first[: first.index(". ") + 1]
     return f"{type(error).__name__}: {cause_of(error)}{first}"
