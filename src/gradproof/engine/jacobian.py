@@ -152,15 +152,15 @@ class _Coverage:
             cast(Subject, columns), probes=self.probes, seed=self.seed, options=self.options, exhaustive=True
         )
         excused = self._excused(judgement, look, claimed, few)
-        others = [column for column in few if all(column not in columns for columns in excused.values())]
-        if len(others) == len(few):
+        if not any(excused.values()):
             return judgement
         told = [
             Judgement(verdict=Verdict.INCONCLUSIVE, reason=by.reason, advice=by.advice)
-            for by, columns in excused.items()
-            if columns
+            for by, theirs in excused.items()
+            if theirs
         ]
-        return together([*told, *([self._with_care(look, claimed, others)] if others else [])])
+        others = [column for column in few if all(column not in theirs for theirs in excused.values())]
+        return together([*told, self._with_care(look, claimed, others)] if others else told)
 
     def _excused(
         self, judgement: Judgement, look: _FirstLook, claimed: Array, few: list[int]
