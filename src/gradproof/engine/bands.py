@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from gradproof.engine.company import SHORT, is_tied
 from gradproof.engine.ladder import ROUNDING, first_step
-from gradproof.engine.nearby import SLIGHT, wavers
+from gradproof.engine.nearby import wavers
 from gradproof.engine.slopes import RATIO
 from gradproof.engine.subject import Array, Subject
 from gradproof.engine.weighing import CLAIM_ACCURACY, Probing, restricted
@@ -120,14 +120,10 @@ class Band:
         return found
 
     def wavers(self, off: Off, column: int, direction: Array, seed: int) -> bool:
-        """Whether a slight error of a column's worst output may be an accident of rounding in the rule."""
+        """Whether the error of a column's worst output may be an accident of rounding in the rule."""
         row, missing = self._worst(off)
-        if not abs(missing) <= SLIGHT * self.largest:
-            return False
-        asked, weights = self._unit(row), restricted(self.subject, direction, column, column + 1)
-        if self.subject.mode == "forward":
-            asked, weights = weights, asked
-        return wavers(self.subject, asked, weights, abs(missing), seed)
+        piece = restricted(self.subject, direction, column, column + 1)
+        return wavers(self.subject, piece, self._unit(row), error=abs(missing), size=self.largest, seed=seed)
 
     def _unit(self, row: int) -> Array:
         """An incoming gradient for one output of the band."""

@@ -11,7 +11,7 @@ NEARBY = 8  # points a rounding away
 FEW = 3  # of them, at which values are looked at
 OWN_SIZE = 0.1  # of what changes: a change beyond it leaves nothing of it
 SEVERAL = 4.0  # roundings, so that inputs above the usual size move as well
-WAVERING = 4.0  # times the range of what is claimed at these points: an error beyond it is no accident of rounding
+RANGES = 4.0  # times the range of what is claimed at these points: an error beyond it is no accident of rounding
 SLIGHT = 1e-2  # of what is claimed: an error beyond it is asked about only where nothing is left of it
 
 
@@ -54,15 +54,18 @@ def is_debris(subject: Subject, seed: int) -> bool:
     return _lost(claimed, (answer_at(subject, nudge, asked) for nudge in nudges))
 
 
-def wavers(subject: Subject, asked: Array, weights: Array, error: float, seed: int) -> bool:
-    """Whether what is claimed differs from one point a rounding away to another by as much as it is off.
+def wavers(subject: Subject, direction: Array, cotangent: Array, *, error: float, size: float, seed: int) -> bool:
+    """Whether a slight error in a slope that is claimed, of this size, may be an accident of rounding in the rule.
 
-    So it does where the rule is ill-conditioned, as of a nearly singular matrix. The point itself is left out: a rule
-    may be wrong there alone, as for inputs of exactly zero.
+    What is claimed then differs by as much from one point a few roundings away to another, as of a nearly singular
+    matrix. The point itself is left out: a rule may be wrong there alone, as for inputs of exactly zero.
     """
+    if not error <= SLIGHT * size:
+        return False
+    asked, weights = (cotangent, direction) if subject.mode == "reverse" else (direction, cotangent)
     nudges = _nudges(subject, seed, SEVERAL)
     claims = [weighed(subject, weights, answer_at(subject, nudge, asked)) for nudge in nudges]
-    return error <= WAVERING * (max(claims) - min(claims))
+    return error <= RANGES * (max(claims) - min(claims))
 
 
 def _nudges(subject: Subject, seed: int, units: float = 1.0) -> list[Array]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gradproof.engine.asking import FEW
 from gradproof.engine.ladder import ROUNDING, Ladder, first_step
 from gradproof.engine.localisation import search
-from gradproof.engine.nearby import OWN_SIZE, SLIGHT, wavers
+from gradproof.engine.nearby import OWN_SIZE, wavers
 from gradproof.engine.probe import MEANINGFUL, Probe, blurred
 from gradproof.engine.results import Place
 from gradproof.engine.slopes import RATIO, TALL
@@ -138,14 +138,10 @@ def may_be_debris(probe: Probe) -> bool:
 
 
 def is_wavering(probe: Probe, seed: int) -> bool:
-    """Whether a slight error in what is claimed may be an accident of rounding in the rule."""
-    subject, error = probe.ladder.subject, abs(probe.claim.slope - probe.sums.slope)
-    if not error <= SLIGHT * max(abs(probe.claim.slope), probe.claim.largest_contribution):
-        return False
-    asked, weights = probe.cotangent, probe.ladder.direction
-    if subject.mode == "forward":
-        asked, weights = weights, asked
-    return wavers(subject, asked, weights, error, seed)
+    """Whether what a probe disagrees by may be an accident of rounding in the rule."""
+    ladder, slope = probe.ladder, probe.claim.slope
+    error, size = abs(slope - probe.sums.slope), max(abs(slope), probe.claim.largest_contribution)
+    return wavers(ladder.subject, ladder.direction, probe.cotangent, error=error, size=size, seed=seed)
 
 
 def on_long_treads(probe: Probe) -> bool:
