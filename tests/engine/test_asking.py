@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy_subject import NumpySubject, elementwise, hashed
 
-from gradproof.engine.asking import BLOCKS, GATHERED, ask
-from gradproof.engine.ladder import Ladder, first_step
-from gradproof.engine.weighing import CAUTION, Probing, claim_of, combine, combine_each, glance, restricted
+from gradproof.engine.contraction import CAUTION, Probing, claim_of, contract, contract_each, glance, restricted
+from gradproof.engine.estimators.ladder import Ladder, first_step
+from gradproof.engine.probing import BLOCKS, GATHERED, ask
 
 thoroughly = settings(max_examples=100, deadline=None, derandomize=True)
 points = st.lists(st.floats(0.3, 3), min_size=1, max_size=20)
@@ -77,7 +77,7 @@ def test_a_step_that_is_asked_for_is_the_step_that_is_taken():
 
     assert np.all(abs(probe.ladder.direction) <= 1.0001e-4)
     assert np.all(abs(probe.ladder.direction) >= 0.4999e-4)
-    assert len(probe.ladder.rungs) == 2
+    assert len(probe.ladder.samples) == 2
 
 
 @pytest.mark.parametrize("options", [Probing(rtol=0.1), Probing(atol=0.1)])
@@ -116,7 +116,7 @@ def test_doubt_makes_the_ladder_grow_on_both_sides():
 def test_coarser_rungs_narrow_the_bar_of_a_noisy_function(size):
     at = np.linspace(0.3, 2.8, 100)
     subject = elementwise(lambda x: np.sin(x) * (1 + size * hashed(x)), np.cos, at)
-    cheap = combine(ladder_of(subject), subject.cotangent(0)).bar
+    cheap = contract(ladder_of(subject), subject.cotangent(0)).bar
     (probe,) = ask(subject, 0, Probing())
 
     assert probe.agrees
@@ -127,7 +127,7 @@ def test_finer_rungs_narrow_the_bar_near_kinks():
     at = np.linspace(0.3, 2.8, 100)
     corners = at + 2 * first_step(2.2e-16)
     subject = elementwise(lambda x: abs(x - corners), lambda x: np.sign(x - corners), at)
-    cheap = combine(ladder_of(subject), subject.cotangent(0)).bar
+    cheap = contract(ladder_of(subject), subject.cotangent(0)).bar
     (probe,) = ask(subject, 0, Probing())
 
     assert probe.agrees
@@ -178,14 +178,14 @@ def test_blocks_of_outputs_sharpen_a_wide_bar():
 
     assert probe.agrees
     assert 1 < subject.pullbacks <= 2 * BLOCKS + 4
-    assert probe.bar < combine(probe.ladder, subject.cotangent(0)).bar / 2
+    assert probe.bar < contract(probe.ladder, subject.cotangent(0)).bar / 2
 
 
 def test_blocks_do_not_evaluate_the_function_again():
     subject = mixed(4096, 1e-3)
     (probe,) = ask(subject, 0, Probing())
 
-    assert subject.evaluations <= 2 * len(probe.ladder.rungs) + 1
+    assert subject.evaluations <= 2 * len(probe.ladder.samples) + 1
 
 
 @thoroughly
@@ -211,37 +211,37 @@ def test_the_bars_of_many_outputs_add_like_a_random_walk():
     ladder = ladder_of(subject)
     bars = ladder.estimates().bar * abs(subject.cotangent(0))
 
-    assert combine(ladder, subject.cotangent(0)).bar == pytest.approx(2 * math.sqrt(bars @ bars))
+    assert contract(ladder, subject.cotangent(0)).bar == pytest.approx(2 * math.sqrt(bars @ bars))
 
 
 def test_the_bar_of_one_output_is_its_own():
     subject = sine([1.0])
     ladder = ladder_of(subject)
 
-    assert combine(ladder, np.ones(1)).bar == pytest.approx(ladder.estimates().bar[0])
+    assert contract(ladder, np.ones(1)).bar == pytest.approx(ladder.estimates().bar[0])
 
 
 def test_an_unknown_slope_without_weight_is_no_loss():
     subject = elementwise(lambda x: np.where(x == 1.0, 1.0, np.where(x < 1.5, np.nan, x)), None, [1.0, 2.0])
     ladder = ladder_of(subject)
 
-    assert combine(ladder, np.array([1.0, 1.0])).bar == math.inf
-    assert combine(ladder, np.array([0.0, 1.0])).bar < 1e-9
+    assert contract(ladder, np.array([1.0, 1.0])).bar == math.inf
+    assert contract(ladder, np.array([0.0, 1.0])).bar < 1e-9
 
 
 def test_bars_whose_squares_underflow_are_added_plainly():
     subject = elementwise(lambda x: 1e-200 * np.sin(x), None, [1.0, 2.0])
     ladder = ladder_of(subject)
 
-    assert combine(ladder, np.ones(2)).bar == pytest.approx(ladder.estimates().bar.sum())
+    assert contract(ladder, np.ones(2)).bar == pytest.approx(ladder.estimates().bar.sum())
 
 
 def test_a_range_of_outputs_can_be_combined_alone():
     subject = sine(np.linspace(0.3, 2.8, 10))
     ladder, cotangent = ladder_of(subject), subject.cotangent(0)
-    left, right = combine(ladder, cotangent, 0, 4), combine(ladder, cotangent, 4, 10)
+    left, right = contract(ladder, cotangent, 0, 4), contract(ladder, cotangent, 4, 10)
 
-    assert left.slope + right.slope == pytest.approx(combine(ladder, cotangent).slope)
+    assert left.slope + right.slope == pytest.approx(contract(ladder, cotangent).slope)
 
 
 def test_a_restricted_vector_is_zero_outside_its_range():
@@ -274,7 +274,7 @@ def test_a_glance_at_very_many_outputs_gives_the_slope_of_all_and_nearly_their_b
     subject = spread_out([0.5, 1.0, 2.0])
     ladder, cotangents = ladder_of(subject, seed), [subject.cotangent(seed), subject.cotangent(seed + 1)]
 
-    for seen, known in zip(glance(ladder, cotangents), combine_each(ladder, cotangents), strict=True):
+    for seen, known in zip(glance(ladder, cotangents), contract_each(ladder, cotangents), strict=True):
         assert abs(seen.slope - known.slope) <= 1e-3 * known.bar
         assert 0.8 * known.bar < seen.bar < 1.25 * known.bar
         assert 0.8 * known.floor < seen.floor < 1.25 * known.floor
@@ -300,7 +300,7 @@ def test_values_that_are_gathered_are_let_go_from_a_few_thousand_on(size, let_go
 
     assert probe.agrees
     assert (subject.evaluations, subject.pullbacks) == (4, 1)
-    assert all((rung.plus is None) is let_go for rung in probe.ladder.rungs)
+    assert all((sample.plus is None) is let_go for sample in probe.ladder.samples)
 
 
 def test_values_that_were_let_go_are_evaluated_again_where_they_leave_a_doubt():
@@ -319,7 +319,7 @@ def test_very_many_outputs_are_probed_as_cheaply_as_few():
 
     assert probe.agrees
     assert (subject.evaluations, subject.pullbacks) == (4, 1)
-    assert {rung.plus is None and rung.minus is None for rung in probe.ladder.rungs} == {True}
+    assert {sample.plus is None and sample.minus is None for sample in probe.ladder.samples} == {True}
 
 
 def test_a_wrong_entry_behind_very_many_outputs_disagrees():

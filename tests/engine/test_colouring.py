@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradproof.engine.colouring import WORTH_IT
-from gradproof.engine.colouring import groups_of as grouped
+from gradproof.engine.jacobian.coloring import WORTH_IT
+from gradproof.engine.jacobian.coloring import coloring as grouped
 
 thoroughly = settings(max_examples=200, deadline=None, derandomize=True)
 
 
-def groups_of(xp, jacobian):
+def coloring(xp, jacobian):
     """Of columns that all take steps of one size."""
     return grouped(xp, jacobian, np.ones(jacobian.shape[1]))
 
@@ -27,7 +27,7 @@ def patterns(draw):
 @thoroughly
 @given(jacobian=patterns())
 def test_every_column_is_in_one_group(jacobian):
-    groups = groups_of(np, jacobian)
+    groups = coloring(np, jacobian)
 
     if groups is not None:
         assert sorted(column for group in groups for column in group) == list(range(jacobian.shape[1]))
@@ -37,14 +37,14 @@ def test_every_column_is_in_one_group(jacobian):
 @thoroughly
 @given(jacobian=patterns())
 def test_no_two_columns_of_a_group_have_an_entry_in_one_row(jacobian):
-    for group in groups_of(np, jacobian) or []:
+    for group in coloring(np, jacobian) or []:
         assert ((jacobian[:, group] != 0).sum(1) <= 1).all()
 
 
 @thoroughly
 @given(jacobian=patterns())
 def test_groups_hold_several_columns_on_average(jacobian):
-    groups = groups_of(np, jacobian)
+    groups = coloring(np, jacobian)
 
     assert groups is None or WORTH_IT * len(groups) <= jacobian.shape[1]
 
@@ -55,66 +55,66 @@ def test_a_row_with_many_entries_leaves_nothing_worth_grouping(jacobian):
     busiest = (jacobian != 0).sum(1).max()
 
     if WORTH_IT * busiest > jacobian.shape[1]:
-        assert groups_of(np, jacobian) is None
+        assert coloring(np, jacobian) is None
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_a_few_columns_are_not_worth_grouping(size):
-    assert groups_of(np, np.eye(size)) is None
+    assert coloring(np, np.eye(size)) is None
 
 
 @pytest.mark.parametrize("size", [4, 5, 100])
 def test_a_diagonal_is_one_group(size):
-    assert groups_of(np, np.eye(size)) == [list(range(size))]
+    assert coloring(np, np.eye(size)) == [list(range(size))]
 
 
 @pytest.mark.parametrize("width", [0, 1, 2])
 def test_a_band_takes_as_many_groups_as_it_is_wide(width):
-    band = sum(np.eye(60, k=k) for k in range(-width, width + 1))
+    block = sum(np.eye(60, k=k) for k in range(-width, width + 1))
 
-    assert len(groups_of(np, band)) == 2 * width + 1
+    assert len(coloring(np, block)) == 2 * width + 1
 
 
 def test_empty_columns_go_with_any_others():
     jacobian = np.zeros((3, 20))
     jacobian[:, 4] = 1.0
 
-    assert groups_of(np, jacobian) == [list(range(20))]
+    assert coloring(np, jacobian) == [list(range(20))]
 
 
 def test_a_jacobian_of_nothing_but_zeros_is_one_group():
-    assert groups_of(np, np.zeros((5, 8))) == [list(range(8))]
+    assert coloring(np, np.zeros((5, 8))) == [list(range(8))]
 
 
 def test_blocks_are_taken_apart():
     blocks = np.kron(np.eye(8), np.ones((3, 2)))
 
-    assert groups_of(np, blocks) == [list(range(0, 16, 2)), list(range(1, 16, 2))]
+    assert coloring(np, blocks) == [list(range(0, 16, 2)), list(range(1, 16, 2))]
 
 
 def test_an_arrow_is_not_worth_grouping():
     arrow = np.eye(20)
     arrow[0] = 1.0
 
-    assert groups_of(np, arrow) is None
+    assert coloring(np, arrow) is None
 
 
 @pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf, 5e-324])
 def test_what_is_not_zero_is_an_entry_whatever_it_is(odd):
     jacobian = np.zeros((2, 8))
     jacobian[1, 3], jacobian[1, 5] = odd, 1.0
-    groups = groups_of(np, jacobian)
+    groups = coloring(np, jacobian)
 
     assert not any({3, 5} <= set(group) for group in groups)
 
 
 def test_a_negative_zero_is_no_entry():
-    assert groups_of(np, -np.zeros((2, 8))) == [list(range(8))]
+    assert coloring(np, -np.zeros((2, 8))) == [list(range(8))]
 
 
 def test_the_jacobian_is_left_as_it_is():
     jacobian = np.eye(9)
-    groups_of(np, jacobian)
+    coloring(np, jacobian)
 
     assert np.array_equal(jacobian, np.eye(9))
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy_subject import NumpySubject
 
-from gradproof.engine.columns import Columns, batches
+from gradproof.engine.jacobian.columns import Columns, batches
 
 
 def product_with(matrix):

@@ -6,12 +6,12 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from numpy_subject import NumpySubject
 
-from gradproof.engine.company import MANY, is_tied
-from gradproof.engine.jacobian import judge_fully
+from gradproof.engine.contraction import Probing
+from gradproof.engine.explanations.ties import MANY, is_tied
+from gradproof.engine.jacobian.cover import judge_fully
 from gradproof.engine.judging import judge
 from gradproof.engine.results import Verdict
 from gradproof.engine.subject import in_mode
-from gradproof.engine.weighing import Probing
 
 thoroughly = settings(max_examples=15, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate])
 seeds = st.integers(0, 99_999)

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from numpy_subject import NumpySubject, hashed
 
 from gradproof.engine.adjoint import adjoint_disagreement
+from gradproof.engine.contraction import Probing
 from gradproof.engine.judging import judge
+from gradproof.engine.precision import judge_rounded
 from gradproof.engine.results import Verdict
-from gradproof.engine.rounded import judge_rounded
-from gradproof.engine.subject import DerivativeError, Watched, in_mode
-from gradproof.engine.weighing import Probing
+from gradproof.engine.subject import DerivativeError, OutputSubset, in_mode
 
 thoroughly = settings(max_examples=100, deadline=None, derandomize=True)
 seeds = st.integers(0, 99_999)
@@ -341,12 +341,12 @@ def test_a_right_pushforward_is_asked_for_once_a_probe():
     assert subject.pushforwards == 3
 
 
-@pytest.mark.parametrize("forgiven", [{"rtol": 0.1}, {"atol": 0.1}])
-def test_a_forgiven_error_passes(forgiven):
+@pytest.mark.parametrize("tolerated", [{"rtol": 0.1}, {"atol": 0.1}])
+def test_a_forgiven_error_passes(tolerated):
     subject = elementwise(np.sin, lambda x: np.cos(x) * 1.01, np.linspace(0.3, 1.0, 5))
 
     assert judged(subject).verdict is Verdict.FAIL
-    assert judged(subject, **forgiven).verdict is Verdict.PASS
+    assert judged(subject, **tolerated).verdict is Verdict.PASS
 
 
 def test_a_subject_without_entries_passes_with_a_note():
@@ -357,7 +357,7 @@ def test_a_subject_without_entries_passes_with_a_note():
 
 
 def test_a_watched_output_has_the_slope_that_it_has_among_all():
-    subject = Watched(in_mode(mixing(np.eye(3), np.array([0.1, 0.2, 0.3])), "forward"), np.array([2]))
+    subject = OutputSubset(in_mode(mixing(np.eye(3), np.array([0.1, 0.2, 0.3])), "forward"), np.array([2]))
     direction = subject.direction(0, 1.0, False)
 
     assert subject.pushforward(direction).tolist() == subject.whole.pushforward(direction)[[2]].tolist()

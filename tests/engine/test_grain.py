@@ -6,10 +6,10 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from numpy_subject import NumpySubject
 
-from gradproof.engine.jacobian import judge_fully
+from gradproof.engine.contraction import Probing
+from gradproof.engine.jacobian.cover import judge_fully
 from gradproof.engine.judging import judge
 from gradproof.engine.results import Verdict
-from gradproof.engine.weighing import Probing
 
 thoroughly = settings(max_examples=40, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate])
 ways = pytest.mark.parametrize("judged", [judge, judge_fully], ids=["along directions", "every entry"])

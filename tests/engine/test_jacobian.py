@@ -8,11 +8,12 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from numpy_subject import NumpySubject, hashed
 
-from gradproof.engine import columns, jacobian
-from gradproof.engine.jacobian import judge_fully
+from gradproof.engine.contraction import Probing
+from gradproof.engine.jacobian import columns
+from gradproof.engine.jacobian import cover as jacobian
+from gradproof.engine.jacobian.cover import judge_fully
 from gradproof.engine.results import Verdict
 from gradproof.engine.subject import DerivativeError, in_mode
-from gradproof.engine.weighing import Probing
 
 thoroughly = settings(max_examples=25, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate])
 seeds = st.integers(0, 99_999)
@@ -587,26 +588,26 @@ def test_the_resolution_is_honest_on_noisy_values(mode, seed, level):
         assert judged(subject(off), mode, seed).verdict is not Verdict.PASS
 
 
-# What is forgiven.
+# What is tolerated.
 
 
-@pytest.mark.parametrize("forgiven", [{"rtol": 0.02}, {"atol": 0.02}])
+@pytest.mark.parametrize("tolerated", [{"rtol": 0.02}, {"atol": 0.02}])
 @both_modes
 @pytest.mark.parametrize("name", ["dense", "diagonal", "banded", "one entry"])
-def test_an_error_within_what_is_accepted_passes(name, mode, forgiven):
+def test_an_error_within_what_is_accepted_passes(name, mode, tolerated):
     subject = mixing(name, 4, lambda claimed: claimed * 1.01)
 
     assert judged(subject, mode).verdict is Verdict.FAIL
-    assert judged(subject, mode, **forgiven).verdict is Verdict.PASS
+    assert judged(subject, mode, **tolerated).verdict is Verdict.PASS
 
 
-@pytest.mark.parametrize("forgiven", [{"rtol": 0.005}, {"atol": 0.002}])
+@pytest.mark.parametrize("tolerated", [{"rtol": 0.005}, {"atol": 0.002}])
 @both_modes
 @pytest.mark.parametrize("name", ["dense", "diagonal", pytest.param("banded"), "one entry"])
-def test_an_error_beyond_what_is_accepted_is_found(name, mode, forgiven):
+def test_an_error_beyond_what_is_accepted_is_found(name, mode, tolerated):
     subject = mixing(name, 4, lambda claimed: claimed * 1.02)
 
-    assert judged(subject, mode, **forgiven).verdict is Verdict.FAIL
+    assert judged(subject, mode, **tolerated).verdict is Verdict.FAIL
 
 
 # Doubt.

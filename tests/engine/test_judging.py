@@ -12,11 +12,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy_subject import NumpySubject, elementwise, hashed, ideally
 
+from gradproof.engine.contraction import Probing
+from gradproof.engine.estimators.ladder import first_step
 from gradproof.engine.judging import judge
-from gradproof.engine.ladder import first_step
 from gradproof.engine.results import Verdict
 from gradproof.engine.subject import DerivativeError
-from gradproof.engine.weighing import Probing
 
 thoroughly = settings(max_examples=100, deadline=None, derandomize=True)
 PRECISIONS = (np.float64, np.float32, np.float16)
@@ -36,7 +36,7 @@ def test_a_numpy_function_is_judged_without_torch():
         "import sys, numpy as np\n"
         "from numpy_subject import elementwise\n"
         "from gradproof.engine.judging import judge\n"
-        "from gradproof.engine.weighing import Probing\n"
+        "from gradproof.engine.contraction import Probing\n"
         "subject = elementwise(np.sin, lambda x: np.cos(x) + (x > 1), np.linspace(0.3, 1.2, 5))\n"
         "print(judge(subject, probes=1, seed=0, options=Probing()).verdict.value, 'torch' in sys.modules)\n"
     )
@@ -359,12 +359,12 @@ def test_what_is_forgiven_of_entries_is_not_held_against_outputs_that_cancel(see
     assert judge(subject, probes=1, seed=seed, options=Probing(rtol=0.01)).verdict.value == verdict
 
 
-@pytest.mark.parametrize("forgiven", [{"rtol": 0.1}, {"atol": 0.1}])
-def test_a_forgiven_error_passes(forgiven):
+@pytest.mark.parametrize("tolerated", [{"rtol": 0.1}, {"atol": 0.1}])
+def test_a_forgiven_error_passes(tolerated):
     subject = elementwise(np.sin, lambda x: np.cos(x) * 1.01, np.linspace(0.3, 1.0, 5))
 
     assert judged(subject).verdict is Verdict.FAIL
-    assert judged(subject, **forgiven).verdict is Verdict.PASS
+    assert judged(subject, **tolerated).verdict is Verdict.PASS
 
 
 def test_a_pass_at_the_edge_of_a_domain_says_that_it_saw_one_side():

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy_subject import elementwise, hashed
 
-from gradproof.engine.ladder import CHUNK, Ladder, first_step, slices
-from gradproof.engine.subject import Watched
+from gradproof.engine.estimators.ladder import CHUNK, Ladder, first_step, slices
+from gradproof.engine.subject import OutputSubset
 
 thoroughly = settings(max_examples=100, deadline=None, derandomize=True)
 
@@ -35,7 +35,7 @@ def bends(ladder):
 def test_rungs_stand_in_the_order_of_their_steps(exponents):
     ladder = ladder_of(np.sin, [1.0], exponents)
 
-    assert [rung.t for rung in ladder.rungs] == [4.0**exponent for exponent in sorted(exponents)]
+    assert [sample.t for sample in ladder.samples] == [4.0**exponent for exponent in sorted(exponents)]
     assert (ladder.lowest, ladder.highest) == (min(exponents), max(exponents))
 
 
@@ -50,18 +50,18 @@ def test_a_rung_costs_two_evaluations():
 def test_rungs_that_are_fetched_cost_nothing_when_they_are_added():
     ladder = ladder_of(np.sin, [1.0], ())
     ladder.fetch(0, 1, -1)
-    assert ladder.rungs == []
+    assert ladder.samples == []
     ladder.add(0, 1)
     ladder.add(-1)
 
-    assert [rung.t for rung in ladder.rungs] == [0.25, 1.0, 4.0]
+    assert [sample.t for sample in ladder.samples] == [0.25, 1.0, 4.0]
     assert ladder.subject.evaluations == 6
 
 
 def test_rungs_looked_at_aside_are_no_part_of_the_ladder_until_they_are_added():
     ladder = ladder_of(np.sin, [1.0], (0, 1))
     deep = ladder.aside(-3, -4)
-    assert [rung.t for rung in deep.rungs] == [4.0**-4, 4.0**-3]
+    assert [sample.t for sample in deep.samples] == [4.0**-4, 4.0**-3]
     assert ladder.lowest == 0
     ladder.add(-4, -3, -2, -1)
 
@@ -137,7 +137,7 @@ def test_neither_smooth_nor_kinked_outputs_leap(points, k, seed):
 
 def test_the_sides_of_a_kink_have_slopes_of_their_own():
     ladder = ladder_of(lambda x: np.where(x > 1, 3 * (x - 1), x - 1), [1.0], (0,))
-    before, after = ladder.sides(ladder.rungs[0])
+    before, after = ladder.sides(ladder.samples[0])
     slopes = sorted([before[0] / ladder.direction[0], after[0] / ladder.direction[0]])
 
     assert slopes == pytest.approx([1, 3], rel=1e-9)
@@ -166,7 +166,7 @@ def test_one_noisy_output_does_not_coarsen_the_grain_of_the_others():
 
 def test_watched_outputs_have_the_slopes_that_they_have_among_all():
     whole = ladder_of(np.sin, np.linspace(0.3, 2.8, 50), (0, 1))
-    few = whole.watching(Watched(whole.subject, np.array([3, 40])))
+    few = whole.watching(OutputSubset(whole.subject, np.array([3, 40])))
 
     assert few.estimates().value.tolist() == whole.estimates().value[[3, 40]].tolist()
     assert few.estimates().bar.tolist() == whole.estimates().bar[[3, 40]].tolist()
@@ -181,7 +181,7 @@ def test_a_sample_takes_every_so_many_outputs():
 def test_two_neighbouring_rungs_are_a_ladder_of_their_own():
     ladder = ladder_of(np.sin, [1.0], (-1, 0, 1, 2))
 
-    assert [rung.t for rung in ladder.between(1).rungs] == [1.0, 4.0]
+    assert [sample.t for sample in ladder.between(1).samples] == [1.0, 4.0]
 
 
 def test_pieces_of_a_long_vector_add_up_to_the_whole():

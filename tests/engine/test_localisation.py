@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy_subject import NumpySubject, elementwise
 
-from gradproof.engine.asking import ask
-from gradproof.engine.jacobian import judge_fully
+from gradproof.engine.contraction import Probing
+from gradproof.engine.jacobian.cover import judge_fully
 from gradproof.engine.judging import judge
-from gradproof.engine.localisation import SHOWN, localise, search, weighed
+from gradproof.engine.localisation import SHOWN, inner, localise, search
+from gradproof.engine.probing import ask
 from gradproof.engine.results import Verdict
-from gradproof.engine.weighing import Probing
 
 thoroughly = settings(max_examples=100, deadline=None, derandomize=True)
 SIZES = [10, 100, 1000, 10_000, 100_000]
@@ -209,7 +209,7 @@ def test_tensors_are_told_apart_before_they_are_split():
 def test_values_without_weight_do_not_spoil_a_weighed_sum():
     subject = planted(3, {})
 
-    assert weighed(subject, np.array([1.0, 0.0, 2.0]), np.array([1.0, np.nan, 3.0])) == 7.0
+    assert inner(subject, np.array([1.0, 0.0, 2.0]), np.array([1.0, np.nan, 3.0])) == 7.0
 
 
 @pytest.mark.parametrize("arguments", [2, 3, 7])

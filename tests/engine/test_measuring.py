@@ -3,8 +3,8 @@
 import numpy as np
 from numpy_subject import NumpySubject
 
-from gradproof.engine.ladder import first_step
-from gradproof.engine.measuring import Measured, slopes_along
+from gradproof.engine.estimators.directional import Measured, slopes_along
+from gradproof.engine.estimators.ladder import first_step
 
 MATRIX = np.random.default_rng(0).normal(size=(5, 3))
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy_subject import elementwise
 
-from gradproof.engine.nearby import is_debris
+from gradproof.engine.explanations.perturbation import is_cancelled
 
 POINTS = np.array([1.3, -0.7, 2.9])
 
@@ -24,7 +24,7 @@ def drawn():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_what_is_left_of_larger_numbers_is_debris(seed):
-    assert is_debris(elementwise(leftover, leftover, POINTS), seed)
+    assert is_cancelled(elementwise(leftover, leftover, POINTS), seed)
 
 
 @pytest.mark.parametrize(
@@ -40,4 +40,4 @@ def test_what_is_left_of_larger_numbers_is_debris(seed):
     ids=["neither", "slope", "values", "small-slope", "random-slope", "root"],
 )
 def test_what_keeps_its_size_or_is_never_the_same_is_none(value, slope):
-    assert not is_debris(elementwise(value, slope, np.append(POINTS, np.pi)), 0)
+    assert not is_cancelled(elementwise(value, slope, np.append(POINTS, np.pi)), 0)

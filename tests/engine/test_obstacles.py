@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from numpy_subject import NumpySubject, elementwise, hashed
 
-from gradproof.engine.asking import ask
-from gradproof.engine.jacobian import judge_fully
+from gradproof.engine.contraction import Probing
+from gradproof.engine.explanations.obstacles import all_undefined, obstacle
+from gradproof.engine.jacobian.cover import judge_fully
 from gradproof.engine.judging import judge
-from gradproof.engine.obstacles import all_undefined, obstacle
+from gradproof.engine.probing import ask
 from gradproof.engine.results import Verdict
-from gradproof.engine.weighing import Probing
 
 SEEDS = range(10)
 
@@ -293,7 +293,7 @@ def test_values_that_differ_with_a_graph_and_without_are_not_called_random():
     assert first_word(judged(rough)) == "noise"
 
 
-# What is claimed may be right below all rungs, or be off by what rounding makes of the rule.
+# What is claimed may be right below all samples, or be off by what rounding makes of the rule.
 
 either_coverage = pytest.mark.parametrize("coverage", [judge, judge_fully])
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from numpy_subject import NumpySubject, elementwise
 
+from gradproof.engine.contraction import Probing
 from gradproof.engine.judging import judge
 from gradproof.engine.pictures import FULL_BLOCKS, heat_map
 from gradproof.engine.results import Verdict
 from gradproof.engine.subject import DerivativeError
-from gradproof.engine.weighing import Probing
 
 
 def sine(size=5, wrong=0.0):

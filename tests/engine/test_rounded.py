@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy_subject import NumpySubject, elementwise
 
+from gradproof.engine.contraction import Probing
+from gradproof.engine.precision import judge_rounded
 from gradproof.engine.results import Verdict
-from gradproof.engine.rounded import judge_rounded
 from gradproof.engine.subject import DerivativeError
-from gradproof.engine.weighing import Probing
 
 LOW = (np.float32, np.float16)
 in_low_precision = pytest.mark.parametrize("dtype", LOW, ids=lambda dtype: dtype.__name__)

@@ -6,16 +6,18 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy_subject import elementwise, hashed, ideally
 
-from gradproof.engine.asking import ask
-from gradproof.engine.ladder import Ladder, first_step
-from gradproof.engine.slopes import precision_shown
-from gradproof.engine.weighing import CLAIM_ACCURACY, CLAIM_ROUNDING, Probing, combine
+from gradproof.engine.contraction import CLAIM_ACCURACY, CLAIM_ROUNDING, Probing, contract
+from gradproof.engine.estimators.differences import precision_shown
+from gradproof.engine.estimators.ladder import Ladder, first_step
+from gradproof.engine.probing import ask
 
 PRECISIONS = (np.float64, np.float32, np.float16)
 thoroughly = settings(max_examples=100, deadline=None, derandomize=True)
 in_every_precision = pytest.mark.parametrize("dtype", PRECISIONS, ids=lambda dtype: dtype.__name__)
 with_few_and_many_rungs = pytest.mark.parametrize(
-    "exponents", [(0, 1), (-2, -1, 0, 1), (0, 1, 2), (-3, -2, -1, 0, 1, 2)], ids=lambda rungs: f"{len(rungs)}rungs"
+    "exponents",
+    [(0, 1), (-2, -1, 0, 1), (0, 1, 2), (-3, -2, -1, 0, 1, 2)],
+    ids=lambda samples: f"{len(samples)}samples",
 )
 
 SMOOTH = {
@@ -214,7 +216,7 @@ def missed_sums(dtype, noise, outputs, exponents, draws):
         subject = elementwise(rough(noise, dtype), None, points, dtype=dtype)
         ladder = ladder_of(subject, seed, exponents)
         cotangent = subject.cotangent(seed)
-        sums = combine(ladder, cotangent)
+        sums = contract(ladder, cotangent)
         truth = float((np.cos(subject.point) * ladder.direction) @ cotangent)
         missed += not abs(sums.slope - truth) <= sums.bar
     return missed
@@ -246,7 +248,7 @@ def test_an_edge_on_one_side_leaves_the_slope_of_the_other_side(side):
     subject = elementwise(lambda x: np.where(side * (x - 1) < 0, np.nan, np.sin(x)), None, [1.0])
     ladder = ladder_of(subject, 0, (0, 1))
 
-    assert np.isnan(ladder.rungs[0].minus[0]) != np.isnan(ladder.rungs[0].plus[0])
+    assert np.isnan(ladder.samples[0].minus[0]) != np.isnan(ladder.samples[0].plus[0])
     assert ladder.estimates().bar[0] < 1e-4 * abs(ladder.direction[0])
     assert misses(ladder, np.cos(1.0)) == []
 

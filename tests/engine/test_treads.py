@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from numpy_subject import elementwise
 
-from gradproof.engine.jacobian import judge_fully
+from gradproof.engine.contraction import Probing
+from gradproof.engine.explanations.plateau import TREAD, is_on_a_tread, shows_a_cast, stands_still_along
+from gradproof.engine.jacobian.cover import judge_fully
 from gradproof.engine.judging import judge
 from gradproof.engine.results import Verdict
-from gradproof.engine.treads import TREAD, is_on_a_tread, shows_a_cast, stands_still_along
-from gradproof.engine.weighing import Probing
 
 every_judge = pytest.mark.parametrize("ask", [judge, judge_fully], ids=["probe", "full"])
 

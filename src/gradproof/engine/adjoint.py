@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
+from gradproof.engine.contraction import CLAIM_ACCURACY, CLAIM_ROUNDING, SPREAD, Probing, inner
 from gradproof.engine.results import Finding
 from gradproof.engine.subject import Array, DerivativeError, Subject
-from gradproof.engine.weighing import CLAIM_ACCURACY, CLAIM_ROUNDING, SPREAD, Probing, weighed
 
 CLEARLY = 10.0  # times what rounding explains
 DIRECTIONS = 3  # all of which must disagree
@@ -15,15 +15,15 @@ DIRECTIONS = 3  # all of which must disagree
 def adjoint_disagreement(subject: Subject, seed: int, options: Probing) -> Finding | None:
     """A finding where the two derivatives contradict each other, however well both fit the values.
 
-    What is forgiven either of them against the values is forgiven both against each other.
+    What is tolerated either of them against the values is tolerated both against each other.
     """
     gap = allowed = 0.0
     for number in range(DIRECTIONS):
         try:
-            gap, allowed, forgiven = _gap(subject, seed + 31 * number, options)
+            gap, allowed, tolerated = _gap(subject, seed + 31 * number, options)
         except DerivativeError:  # at a direction of this size, where at small ones there was none
             return None
-        if not (math.isfinite(gap) and gap > CLEARLY * allowed + forgiven):
+        if not (math.isfinite(gap) and gap > CLEARLY * allowed + tolerated):
             return None
     return Finding(
         kind="adjoint-mismatch",
@@ -35,17 +35,17 @@ def adjoint_disagreement(subject: Subject, seed: int, options: Probing) -> Findi
 
 
 def _gap(subject: Subject, seed: int, options: Probing) -> tuple[float, float, float]:
-    """How far the two are apart along random directions, what rounding explains of it, and what is forgiven."""
+    """How far the two are apart along random directions, what rounding explains of it, and what is tolerated."""
     direction, cotangent = subject.direction(seed, 1.0, False), subject.cotangent(seed)
     gradient, pushed = subject.pullback(cotangent), subject.pushforward(direction)
-    gap = abs(weighed(subject, direction, gradient) - weighed(subject, cotangent, pushed))
+    gap = abs(inner(subject, direction, gradient) - inner(subject, cotangent, pushed))
     sizes = [_length(part) for part in (gradient * direction, pushed * cotangent)]
     values = subject.arrays.where(subject.arrays.isfinite(subject.centre), subject.centre, 0.0) * cotangent
-    dust = CLAIM_ROUNDING * subject.precision * _length(values)  # what is left where all cancels
-    rounding = (CLAIM_ROUNDING * subject.precision + CLAIM_ACCURACY) * max(sizes) + dust
+    rounding_floor = CLAIM_ROUNDING * subject.precision * _length(values)  # what is left where all cancels
+    rounding = (CLAIM_ROUNDING * subject.precision + CLAIM_ACCURACY) * max(sizes) + rounding_floor
     across, along = _length(cotangent), _length(direction)
-    forgiven = options.rtol * sum(sizes) + 2 * options.atol * across * along + options.nondet_tol * (across + along)
-    return gap, SPREAD * rounding, SPREAD * forgiven
+    tolerated = options.rtol * sum(sizes) + 2 * options.atol * across * along + options.nondet_tol * (across + along)
+    return gap, SPREAD * rounding, SPREAD * tolerated
 
 
 def _length(vector: Array) -> float:

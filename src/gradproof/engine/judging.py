@@ -6,28 +6,23 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from gradproof.engine.asking import ask
-from gradproof.engine.columns import Columns
-from gradproof.engine.company import without_ties
-from gradproof.engine.grain import without_grain
-from gradproof.engine.judgement import EMPTY, NOTHING, RAISED, Judgement
-from gradproof.engine.localisation import Located, localise
-from gradproof.engine.nearby import is_debris
-from gradproof.engine.nonfinite import not_finite
-from gradproof.engine.obstacles import (
-    DEBRIS,
-    RANDOM,
+from gradproof.engine.contraction import Probing, tolerance_hint
+from gradproof.engine.explanations.input_quantisation import without_grain
+from gradproof.engine.explanations.nonfinite import not_finite
+from gradproof.engine.explanations.obstacles import (
+    CANCELLATION,
+    ILL_CONDITIONED,
+    NONDETERMINISTIC,
+    QUANTISED,
     SCALE,
-    STAIRS,
     STEEP,
-    WAVERING,
     Obstacle,
     all_undefined,
     hardly_moves,
     is_wavering,
     kink,
     matches_coarser,
-    may_be_debris,
+    may_be_cancelled,
     may_be_finer,
     obstacle,
     on_a_tread,
@@ -35,13 +30,18 @@ from gradproof.engine.obstacles import (
     roughness,
     undefined_beside,
 )
+from gradproof.engine.explanations.oscillation import without_ripples
+from gradproof.engine.explanations.perturbation import is_cancelled
+from gradproof.engine.explanations.plateau import TREAD, is_on_a_tread, stands_still_along
+from gradproof.engine.explanations.ties import without_ties
+from gradproof.engine.jacobian.columns import Columns
+from gradproof.engine.localisation import Located, localise
 from gradproof.engine.pictures import remainders
 from gradproof.engine.probe import CLEARLY, LOW, Probe
+from gradproof.engine.probing import ask
 from gradproof.engine.results import Entry, Finding, Reading, Resolution, Verdict
-from gradproof.engine.ripples import without_ripples
-from gradproof.engine.subject import DerivativeError, Subject, Watched
-from gradproof.engine.treads import TREAD, is_on_a_tread, stands_still_along
-from gradproof.engine.weighing import Probing, if_meant
+from gradproof.engine.subject import DerivativeError, OutputSubset, Subject
+from gradproof.engine.verdict import EMPTY, NOTHING, RAISED, Judgement
 
 Span = tuple[int, int]
 TINY = 1e-300  # what is divided by at the least
@@ -77,7 +77,7 @@ class _Evidence:
         if not self.lenient or not math.isfinite(probe.claim.slope):
             return False
         located = self.localised(probe)
-        return located.forgiven or (not located.entries and probe.excess <= probe.claim.forgiven)
+        return located.tolerated or (not located.entries and probe.excess <= probe.claim.tolerated)
 
     @property
     def lenient(self) -> bool:
@@ -87,7 +87,7 @@ class _Evidence:
     def localised(self, probe: Probe) -> Located:
         """The wrong entries behind a probe's disagreement, looked for among all of them where none may be left out."""
         located = localise(probe, self.options)
-        if self.exhaustive and located.forgiven and located.more:
+        if self.exhaustive and located.tolerated and located.more:
             located = localise(probe, self.options, most=self.subject.inputs.size)
         return located
 
@@ -123,7 +123,7 @@ class _Evidence:
                 f"{unresolved} of {self.subject.outputs.size} output entries lie too near a kink or an edge to be "
                 "checked; they were left out."
             )
-        if any(len(probe.ladder.rungs) > 2 and undefined_beside(probe) for probe in deciding):
+        if any(len(probe.ladder.samples) > 2 and undefined_beside(probe) for probe in deciding):
             self.notes.append(ONE_SIDED)
         if self._claims_slopes_of_infinities(deciding[0]):
             self.notes.append(INFINITIES)
@@ -276,8 +276,8 @@ def _disagreement(evidence: _Evidence, probe: Probe, span: Span | None) -> Judge
     another = evidence.dissenting(evidence.ask(span, few)) or evidence.dissenting(evidence.ask(span, few))
     if another is None and few is not evidence.subject:
         return None
-    if another is None and bool(probe.ladder.stands_still().any()):
-        return evidence.blocked(STAIRS)
+    if another is None and bool(probe.ladder.plateaus().any()):
+        return evidence.blocked(QUANTISED)
     if another is None:
         return evidence.blocked(
             Obstacle(
@@ -299,21 +299,21 @@ def _disagreement(evidence: _Evidence, probe: Probe, span: Span | None) -> Judge
 def _excuse(evidence: _Evidence, probe: Probe, another: Probe, worst: Probe) -> Obstacle | None:
     """What else than a wrong claim may set two slopes apart from it, of which the worst is one."""
     if not worst.repeatable and worst.excess < 10 * worst.bar:
-        return RANDOM
-    if may_be_debris(worst) and is_debris(whole_of(evidence.subject), evidence.seed):
-        return DEBRIS
+        return NONDETERMINISTIC
+    if may_be_cancelled(worst) and is_cancelled(whole_of(evidence.subject), evidence.seed):
+        return CANCELLATION
     if worst.coarse and worst.sums.bar > worst.sums.size > 0 and not hardly_moves(worst):
         return roughness(worst)
     if evidence.subject.precision > LOW and min(probe.excess / probe.bar, another.excess / another.bar) < CLEARLY:
         return roughness(worst)
     if on_long_treads(worst):
-        return STAIRS
+        return QUANTISED
     if matches_coarser(probe) or matches_coarser(another):
         return SCALE
     if may_be_finer(probe) or may_be_finer(another):
         return STEEP
     if not evidence.exhaustive and is_wavering(worst, evidence.seed):
-        return WAVERING
+        return ILL_CONDITIONED
     return None
 
 
@@ -327,19 +327,19 @@ def _excuse_of_entries(worst: Probe, located: Located, exhaustive: bool) -> Obst
             return kink(worst.ladder.subject, worst)
         return roughness(worst) if worst.coarse or exhaustive else None
     if not any(entry.numerical for _, entry in located.entries) and on_a_tread(worst, located.entries[0][0]):
-        return STAIRS
+        return QUANTISED
     subject, direction = worst.ladder.subject, worst.ladder.direction
     if all(
         entry.claimed == 0 and stands_still_along(subject, direction, coordinate, entry.numerical)
         for coordinate, entry in located.entries
     ):
-        return STAIRS
+        return QUANTISED
     return None
 
 
 def whole_of(subject: Subject) -> Subject:
     """The subject that some columns or outputs belong to."""
-    return subject.whole if isinstance(subject, Columns | Watched) else subject
+    return subject.whole if isinstance(subject, Columns | OutputSubset) else subject
 
 
 def findings_of(subject: Subject, located: Located) -> Iterable[Finding]:
@@ -361,7 +361,7 @@ def findings_of(subject: Subject, located: Located) -> Iterable[Finding]:
             argument=argument,
             entries=tuple(entries),
             advice=f"Compare the {subject.rule} with the derivative of the forward at the entries shown."
-            + if_meant(error),
+            + tolerance_hint(error),
         )
 
 

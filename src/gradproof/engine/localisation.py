@@ -13,28 +13,28 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from gradproof.engine.ladder import Ladder
+from gradproof.engine.contraction import CLAIM_ACCURACY, CLAIM_ROUNDING, Probing, contract, inner, predicted, restricted
+from gradproof.engine.estimators.differences import Estimates
+from gradproof.engine.estimators.ladder import Ladder
 from gradproof.engine.probe import Probe
 from gradproof.engine.results import Entry
-from gradproof.engine.slopes import Estimates
 from gradproof.engine.subject import Subject
-from gradproof.engine.weighing import CLAIM_ACCURACY, CLAIM_ROUNDING, Probing, combine, predicted, restricted, weighed
 
 SHOWN = 10  # entries at most, and one of every further argument
 ARGUMENTS = 10  # further ones at most
 OUTPUTS_SHOWN = 4  # affected outputs of one entry
 ADDITIVE = 0.02  # of the whole: so much may be missing of it, or too much, where there is a derivative
-STEADY = 0.02  # of a leap in slope: by so much it may differ from rung to rung
+STEADY = 0.02  # of a leap in slope: by so much it may differ from sample to sample
 CHEAP = 1 << 13  # outputs for which every wrong entry, and not only the worst, is followed to the outputs it affects
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Located:
-    """The wrong entries, worst first, each with its coordinate; whether there are more; or whether all are forgiven."""
+    """The wrong entries, worst first, each with its coordinate; whether there are more; or whether all are tolerated."""
 
     entries: tuple[tuple[int, Entry], ...]
     more: bool
-    forgiven: bool
+    tolerated: bool
     adds_up: bool | None = None  # whether these, each measured by itself, make up what the probe disagrees by, if known
 
 
@@ -91,7 +91,7 @@ def _middle(low: int, high: int, edges: list[int]) -> int:
 
 
 def localise(probe: Probe, options: Probing, *, most: int = SHOWN) -> Located:
-    """The wrong entries behind a probe's disagreement, or the worst of them; each may be forgiven by itself."""
+    """The wrong entries behind a probe's disagreement, or the worst of them; each may be tolerated by itself."""
     subject = probe.ladder.subject
     exponent = best_exponent(probe)
     t = 4.0**exponent
@@ -100,11 +100,11 @@ def localise(probe: Probe, options: Probing, *, most: int = SHOWN) -> Located:
     def residual(low: int, high: int) -> float:
         piece = restricted(subject, direction, low, high)
         change = subject.evaluate(piece, t) - subject.evaluate(piece, -t)
-        slope = weighed(subject, cotangent, change) / (2 * t)
+        slope = inner(subject, cotangent, change) / (2 * t)
         return probe.predicted(piece) - slope if math.isfinite(slope) else 0.0
 
-    rung = next(rung for rung in probe.ladder.rungs if rung.t == t)
-    central = weighed(subject, cotangent, rung.plus - rung.minus) / (2 * t)
+    sample = next(sample for sample in probe.ladder.samples if sample.t == t)
+    central = inner(subject, cotangent, sample.plus - sample.minus) / (2 * t)
     threshold = probe.bar + abs(central - probe.sums.slope)
     outcome = search(
         subject.inputs.size,
@@ -120,7 +120,7 @@ def localise(probe: Probe, options: Probing, *, most: int = SHOWN) -> Located:
     off = sorted((column for column in columns if column.excess > 0), key=lambda column: -column.excess)
     for column in off if subject.outputs.size <= CHEAP else off[:1]:
         column.follow()
-    wrong = [column for column in off if not column.forgiven(options)]
+    wrong = [column for column in off if not column.tolerated(options)]
     if probe.kinks:
         wrong = [column for column in wrong if not column.at_a_kink()]
     entries = [(column.coordinate, column.entry) for column in _shown(wrong)]
@@ -129,7 +129,7 @@ def localise(probe: Probe, options: Probing, *, most: int = SHOWN) -> Located:
     return Located(
         entries=tuple(entries),
         more=more,
-        forgiven=bool(off) and not wrong,
+        tolerated=bool(off) and not wrong,
         adds_up=None if more else _adds_up(probe, off),
     )
 
@@ -180,14 +180,14 @@ def _shown(wrong: list[_Column]) -> list[_Column]:
 
 
 def best_exponent(probe: Probe) -> int:
-    """The rung whose slope, with its upper neighbour's, has the narrowest bar for the whole."""
-    rungs = probe.ladder.rungs
+    """The sample whose slope, with its upper neighbour's, has the narrowest bar for the whole."""
+    samples = probe.ladder.samples
     bars = []
-    for k in range(len(rungs) - 1):
-        sums = combine(probe.ladder.between(k), probe.cotangent)
+    for k in range(len(samples) - 1):
+        sums = contract(probe.ladder.between(k), probe.cotangent)
         bars.append(sums.bar + abs(sums.slope - probe.sums.slope))
     best = min(range(len(bars)), key=lambda k: bars[k] if math.isfinite(bars[k]) else math.inf)
-    return round(math.log(rungs[best].t, 4))
+    return round(math.log(samples[best].t, 4))
 
 
 class _Column:
@@ -200,11 +200,11 @@ class _Column:
         self.ladder = ladder = Ladder(subject, piece)
         ladder.add(exponent, exponent + 1)
         self.estimates: Estimates = ladder.estimates()
-        sums = combine(ladder, probe.cotangent)
+        sums = contract(ladder, probe.cotangent)
         self.claimed = probe.predicted(piece) / self.step
         self.numerical = sums.slope / self.step
         rounding = (CLAIM_ROUNDING * subject.gradient_precision + CLAIM_ACCURACY) * abs(self.claimed)
-        self.bar = sums.bar / abs(self.step) + rounding + probe.dust(ladder) / abs(self.step)
+        self.bar = sums.bar / abs(self.step) + rounding + probe.rounding_floor(ladder) / abs(self.step)
         self.excess = abs(self.claimed - self.numerical) - self.bar
 
         place = subject.inputs.locate(coordinate)
@@ -218,7 +218,7 @@ class _Column:
             bar=self.bar,
         )
 
-    def forgiven(self, options: Probing) -> bool:
+    def tolerated(self, options: Probing) -> bool:
         """Whether the user accepts the error: of all outputs together, and of the worst, where it is known."""
         accepted = options.atol + (options.rtol / abs(self.step)) * abs(self.estimates.value)
         if self.excess > float((abs(self.probe.cotangent) * accepted).sum()):
@@ -232,7 +232,7 @@ class _Column:
 
         Where several inputs tie, an order of them is claimed that each alone does not show.
         """
-        finer, coarser = (abs(after - before) for before, after in map(self.ladder.sides, self.ladder.rungs))
+        finer, coarser = (abs(after - before) for before, after in map(self.ladder.sides, self.ladder.samples))
         stays = abs(finer - coarser) <= STEADY * finer
         leap = float(self.subject.arrays.where(stays, finer, 0.0).max()) / abs(self.step)
         return abs(self.entry.claimed - self.entry.numerical) <= (1 + STEADY) * leap
@@ -244,7 +244,7 @@ class _Column:
         def residual(low: int, high: int) -> float:
             piece = restricted(subject, cotangent, low, high)
             claimed = predicted(subject, self.piece, piece)
-            return (claimed - weighed(subject, piece, self.estimates.value)) / self.step
+            return (claimed - inner(subject, piece, self.estimates.value)) / self.step
 
         outcome = search(
             subject.outputs.size,

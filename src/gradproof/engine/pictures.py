@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from gradproof.engine.ladder import Ladder, first_step
-from gradproof.engine.measuring import Measured, slopes_along
-from gradproof.engine.probe import Probe, dust
+from gradproof.engine.contraction import CLAIM_ACCURACY, CLAIM_ROUNDING, SPREAD, Probing, inner, restricted
+from gradproof.engine.estimators.directional import Measured, slopes_along
+from gradproof.engine.estimators.ladder import Ladder, first_step
+from gradproof.engine.probe import Probe, rounding_floor
 from gradproof.engine.results import HeatMap, TaylorPoint
 from gradproof.engine.subject import Array, DerivativeError, Frame, Subject
-from gradproof.engine.weighing import CLAIM_ACCURACY, CLAIM_ROUNDING, SPREAD, Probing, restricted, weighed
 
 BLOCKS = 16  # of inputs and of outputs, for a gradient that was probed
 FULL_BLOCKS = 64  # and for one of which every entry was looked at, which costs more calls than that in any case
@@ -43,12 +43,12 @@ def remainders(probe: Probe) -> tuple[TaylorPoint, ...]:
 def _changes(probe: Probe) -> Iterator[tuple[float, float]]:
     """⟨u, f(x + tv) − f(x)⟩ at each step t, from the values that the ladder holds."""
     ladder, centre = probe.ladder, probe.ladder.subject.centre
-    if len(ladder.rungs) == 2 and centre.shape[0] > TRIFLE:
+    if len(ladder.samples) == 2 and centre.shape[0] > TRIFLE:
         return
-    for rung in ladder.rungs:
-        change = rung.plus - centre
+    for sample in ladder.samples:
+        change = sample.plus - centre
         total = float(probe.cotangent @ change)
-        yield rung.t, total if math.isfinite(total) else weighed(ladder.subject, probe.cotangent, change)
+        yield sample.t, total if math.isfinite(total) else inner(ladder.subject, probe.cotangent, change)
 
 
 def heat_map(
@@ -112,7 +112,9 @@ def _errors(
     size = abs(claims) + _root_sums(xp, values, cotangent, rows).T
     reach = xp.asarray([ladder.reach for ladder in ladders], dtype=values.dtype, device=values.device)
     length = _root_sums(xp, xp.ones_like(values[:1]), cotangent, rows).T
-    left = xp.asarray([dust(each, entry, change) for each in ladders], dtype=values.dtype, device=values.device)
+    left = xp.asarray(
+        [rounding_floor(each, entry, change) for each in ladders], dtype=values.dtype, device=values.device
+    )
     allowed = 3 * bar + (CLAIM_ROUNDING * subject.gradient_precision + CLAIM_ACCURACY) * size + left
     errors: list[list[float]] = xp.where((gap > allowed) & (reach > 0), gap / (reach * length), 0.0).tolist()
     return errors

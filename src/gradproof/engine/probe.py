@@ -9,17 +9,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from gradproof.engine.ladder import ROUNDING, Ladder, first_step
+from gradproof.engine.contraction import CAUTION, CLAIM_ROUNDING, Claim, Contraction, inner, predicted
+from gradproof.engine.estimators.ladder import ROUNDING, Ladder, first_step
 from gradproof.engine.subject import Array, Subject
-from gradproof.engine.weighing import CAUTION, CLAIM_ROUNDING, Claim, Sums, predicted, weighed
 
-DUST = 4e-12  # of the derivative's largest entry, or of the largest value, which rounding may leave in any entry
+ROUNDING_FLOOR = (
+    4e-12  # of the derivative's largest entry, or of the largest value, which rounding may leave in any entry
+)
 NOTHING = 1e-4  # of the largest value, over a step as long as the point: below it a derivative is as good as none
 ENOUGH = 3e-8  # a bar below this fraction of the largest contribution to the slope needs no improvement
 NEAR_FLOOR = 30.0  # nor does one within this multiple of what rounding alone would give
 MEANINGFUL = 0.2  # a bar wider than this fraction of the largest contribution would let too much pass
 ZERO = 1e-3  # and wider than this fraction of what the values' size suggests, it does not show a gradient to be zero
-HIDING = 0.02  # and wider than this fraction of the slope seen from afar, it may hide one
+HIDING = 0.02  # and wider than this fraction of the slope seen from coarse_slopes, it may hide one
 LOW = 1e-10  # precision, from which on values are too coarse for a bar to be all that stands between right and wrong
 CLEARLY = 1.3  # bars beyond the bar are asked for then
 
@@ -32,11 +34,11 @@ class Probe:
     ladder: Ladder
     cotangent: Array
     claimed: Array
-    sums: Sums
+    sums: Contraction
     claim: Claim
     aside: float = 0.0  # the largest change that is claimed of an input that stands still in this probe
     repeatable: bool = True
-    thorough: bool = False  # whether the ladder has every rung that a disagreement would have given it
+    thorough: bool = False  # whether the ladder has every sample that a disagreement would have given it
     kinks: tuple[int, ...] = ()
     unresolved: int = 0
 
@@ -45,7 +47,7 @@ class Probe:
         subject = self.ladder.subject
         if subject.mode == "forward":
             return predicted(subject, piece, self.cotangent)
-        return weighed(subject, piece, self.claimed)
+        return inner(subject, piece, self.claimed)
 
     @property
     def largest_entry(self) -> float:
@@ -63,34 +65,34 @@ class Probe:
             return known or self.claim.largest_entry
         return max(known, self.claim.largest_contribution, self.aside)
 
-    def dust(self, ladder: Ladder) -> float:
+    def rounding_floor(self, ladder: Ladder) -> float:
         """What rounding may leave in a slope along a direction, whatever its own size."""
-        return dust(ladder, self.largest_entry, self.largest_change)
+        return rounding_floor(ladder, self.largest_entry, self.largest_change)
 
     @property
     def bar(self) -> float:
         """How far measuring and rounding may set claim and slope apart."""
         accumulated = CLAIM_ROUNDING * self.ladder.subject.gradient_precision * self.sums.size
-        return self.sums.bar + self.claim.rounding + accumulated + self.dust(self.ladder)
+        return self.sums.bar + self.claim.rounding + accumulated + self.rounding_floor(self.ladder)
 
     @property
     def resolution(self) -> float:
         """The smallest error in one entry that would have been called wrong.
 
         It is more than the bar: on doubt bars are taken with caution, and more so where noise makes them up, where
-        values are coarse, or where more rungs would tell of more noise; and an error counts no more than its output
+        values are coarse, or where more samples would tell of more noise; and an error counts no more than its output
         does, and may lie on the side of the claim's own distance from the slope.
         """
         if self.unresolved >= self.ladder.subject.outputs.size:
             return math.inf
-        if len(self.ladder.rungs) == 2:
+        if len(self.ladder.samples) == 2:
             caution = CAUTION**2 if self.sums.bar > 10 * self.sums.floor else CAUTION
         else:
             caution = (1 + min(1.0, self._distance / self.bar if self.bar else 0.0)) / self._least_weight
             caution *= 1.0 if self.thorough else CAUTION
         if self.ladder.subject.precision > LOW:
             caution *= 1 + CLEARLY
-        return (caution * self.bar + self.claim.forgiven) / self.ladder.shortest
+        return (caution * self.bar + self.claim.tolerated) / self.ladder.shortest
 
     @property
     def _least_weight(self) -> float:
@@ -119,12 +121,12 @@ class Probe:
         return wide(self.sums, self.claim)
 
 
-def wide(sums: Sums, claim: Claim) -> bool:
+def wide(sums: Contraction, claim: Claim) -> bool:
     """Whether a bar may be worth narrowing: it is more than a trifle, and more than rounding makes it."""
     return sums.bar > max(ENOUGH * claim.largest_contribution, NEAR_FLOOR * sums.floor)
 
 
-def dust(ladder: Ladder, entry: float, change: float) -> float:
+def rounding_floor(ladder: Ladder, entry: float, change: float) -> float:
     """What rounding may leave in a slope of a derivative with this largest entry, and this largest change by an entry.
 
     Inputs and outputs may be of very different units: between inputs entries do not compare, and changes do; between
@@ -133,7 +135,7 @@ def dust(ladder: Ladder, entry: float, change: float) -> float:
     """
     subject = ladder.subject
     many, values = math.sqrt(ladder.moved), first_step(subject.precision) * subject.value_size
-    least = DUST * (values * many if change < NOTHING * values else min(entry * ladder.reach, change * many))
+    least = ROUNDING_FLOOR * (values * many if change < NOTHING * values else min(entry * ladder.reach, change * many))
     return least if math.isfinite(least) else 0.0
 
 
@@ -141,21 +143,23 @@ def blurred(probe: Probe) -> bool:
     """Whether the bar is so wide that a pass would mean nothing."""
     subject, wide, largest = probe.ladder.subject, probe.bar, probe.claim.largest_contribution
     if largest:
-        return wide > max(MEANINGFUL * largest, probe.claim.forgiven) and wide > ZERO * _natural(subject)
+        return wide > max(MEANINGFUL * largest, probe.claim.tolerated) and wide > ZERO * _natural(subject)
     if _hides(probe):
         return True
-    afar = float(probe.ladder.afar().max()) if len(probe.ladder.rungs) > 2 else 0.0
-    return wide > NEAR_FLOOR * probe.sums.floor and wide > ZERO * max(_natural(subject), afar)
+    coarse_slopes = float(probe.ladder.coarse_slopes().max()) if len(probe.ladder.samples) > 2 else 0.0
+    return wide > NEAR_FLOOR * probe.sums.floor and wide > ZERO * max(_natural(subject), coarse_slopes)
 
 
 def _hides(probe: Probe) -> bool:
-    """Whether the bar of a slope that is claimed to be zero would hide how the values move on the coarsest rung.
+    """Whether the bar of a slope that is claimed to be zero would hide how the values move on the coarsest sample.
 
     They have to move by more than their rounding: where that is all they do, there is nothing to hide.
     """
-    ladder, rung = probe.ladder, probe.ladder.rungs[-1]
-    afar, rounding = ladder.afar(), ROUNDING * ladder.subject.precision * abs(ladder.subject.centre)
-    moves = ladder.subject.arrays.where(afar * rung.t > NEAR_FLOOR * rounding, afar * probe.cotangent, 0.0)
+    ladder, sample = probe.ladder, probe.ladder.samples[-1]
+    coarse_slopes, rounding = ladder.coarse_slopes(), ROUNDING * ladder.subject.precision * abs(ladder.subject.centre)
+    moves = ladder.subject.arrays.where(
+        coarse_slopes * sample.t > NEAR_FLOOR * rounding, coarse_slopes * probe.cotangent, 0.0
+    )
     return probe.bar > HIDING * math.sqrt(float(moves @ moves)) > 0
 
 

@@ -184,7 +184,7 @@ class Subject(Protocol):
         ...
 
 
-class Watched:
+class OutputSubset:
     """A subject of which only some outputs are watched: itself a subject."""
 
     def __init__(self, whole: Subject, chosen: Array) -> None:
@@ -287,7 +287,7 @@ class Watched:
         return vectors
 
 
-class Pushed:
+class ForwardMode:
     """A subject of which the pushforward is under test, where the subject itself speaks for the pullback."""
 
     mode, rule = "forward", "jvp"
@@ -312,7 +312,7 @@ class Pushed:
 
 def in_mode(subject: Subject, mode: str) -> Subject:
     """The subject with the derivative of this mode under test."""
-    return subject if subject.mode == mode else Pushed(subject)
+    return subject if subject.mode == mode else ForwardMode(subject)
 
 
 class DerivativeError(Exception):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from gradproof.engine.weighing import CLAIM_ACCURACY
+from gradproof.engine.contraction import CLAIM_ACCURACY
 from gradproof.frameworks.torch.randomness import HeldGenerators
 from gradproof.sparse.snapshots import Snapshot, inner, write
 from gradproof.sparse.step_slope import CLOSER, FINEST, Slope, slope_at_start

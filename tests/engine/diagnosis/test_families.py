@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy_subject import NumpySubject
 
+from gradproof.engine.contraction import Probing
 from gradproof.engine.diagnosis import diagnosed
 from gradproof.engine.judging import judge
 from gradproof.engine.results import Place, Verdict
-from gradproof.engine.weighing import Probing
 
 SHAPES = [(7,), (4, 5), (2, 3, 4), (20, 15)]
 every_shape = pytest.mark.parametrize("shape", SHAPES, ids=str)

@@ -14,9 +14,9 @@ from gradproof.engine.diagnosis.bench import Bench, size_of
 from gradproof.engine.diagnosis.block import Block, block_of
 from gradproof.engine.diagnosis.case import VAST, Case
 from gradproof.engine.diagnosis.parts import Part
-from gradproof.engine.judgement import Judgement
 from gradproof.engine.results import Diagnosis, Finding
 from gradproof.engine.subject import DerivativeError, Subject
+from gradproof.engine.verdict import Judgement
 
 GOOD = 0.95  # a fit below this is none
 PERFECT = 0.985  # fits above this are alike

@@ -10,8 +10,8 @@ import math
 from typing import Any
 
 from gradproof.engine.diagnosis.parts import Part, parts_of
-from gradproof.engine.ladder import first_step
-from gradproof.engine.measuring import Measured, slopes_along
+from gradproof.engine.estimators.directional import Measured, slopes_along
+from gradproof.engine.estimators.ladder import first_step
 from gradproof.engine.subject import Array, Subject
 
 FAR = 0.37  # of the point's scale: a place whose value and derivative are other ones

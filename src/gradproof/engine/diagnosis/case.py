@@ -11,10 +11,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from gradproof.engine.contraction import CLAIM_ACCURACY, SPREAD
 from gradproof.engine.diagnosis.bench import Bench, size_of
 from gradproof.engine.diagnosis.parts import Part
 from gradproof.engine.subject import Array
-from gradproof.engine.weighing import CLAIM_ACCURACY, SPREAD
 
 QUESTIONS = 3
 TESTS = 4  # random combinations of a long answer

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from gradproof.engine.contraction import tolerance_hint
 from gradproof.engine.diagnosis.bench import size_of
 from gradproof.engine.diagnosis.block import Block
 from gradproof.engine.diagnosis.case import Case
 from gradproof.engine.diagnosis.parts import Part
 from gradproof.engine.results import Diagnosis
 from gradproof.engine.subject import Array
-from gradproof.engine.weighing import if_meant
 
 CHANGED = 1e-6  # relative: an answer that differs by more from what it was has changed
 DIRECTIONS = 2
@@ -97,7 +97,7 @@ def approximate(case: Case, block: Block) -> Iterator[Diagnosis]:
         message=f"{case.subject_line} is off by some {size} nearly everywhere: it is the derivative of a slightly "
         "different function." + (" Computing in single precision leaves errors of this size." if single else ""),
         fit=0.95 - usual,
-        advice=(CAST if single else DIFFERENT) + if_meant(largest, SLIGHT),
+        advice=(CAST if single else DIFFERENT) + tolerance_hint(largest, SLIGHT),
     )
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from torch import nn
 
-from gradproof.engine.judgement import Judgement
 from gradproof.engine.results import Culprit, Verdict
+from gradproof.engine.verdict import Judgement
 from gradproof.frameworks.torch.arguments import Call
 from gradproof.frameworks.torch.graph import nodes
 from gradproof.frameworks.torch.subject import TorchSubject

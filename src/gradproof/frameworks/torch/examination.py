@@ -9,16 +9,16 @@ from typing import Any
 
 from gradproof._options import Options
 from gradproof.engine.adjoint import adjoint_disagreement
+from gradproof.engine.contraction import Probing
 from gradproof.engine.diagnosis import diagnosed
-from gradproof.engine.jacobian import Progress, judge_fully
-from gradproof.engine.judgement import Judgement
+from gradproof.engine.jacobian.cover import Progress, judge_fully
 from gradproof.engine.judging import judge, raised
 from gradproof.engine.pictures import BLOCKS, FULL_BLOCKS, heat_map
+from gradproof.engine.precision import judge_rounded
 from gradproof.engine.results import Finding, Verdict
-from gradproof.engine.rounded import judge_rounded
+from gradproof.engine.scales import overshadowed
 from gradproof.engine.subject import DerivativeError, Subject, in_mode
-from gradproof.engine.units import overshadowed
-from gradproof.engine.weighing import Probing
+from gradproof.engine.verdict import Judgement
 from gradproof.errors import InputError
 from gradproof.frameworks.torch.blame import blamed
 from gradproof.frameworks.torch.contracts import CONTRACTS, Contract, Outcome, Terms

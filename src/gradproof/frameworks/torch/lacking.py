@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gradproof.engine.judgement import RAISED, Judgement, together
 from gradproof.engine.results import Verdict
+from gradproof.engine.verdict import RAISED, Judgement, together
 from gradproof.frameworks.torch.graph import custom_functions, has_forward_rule
 from gradproof.frameworks.torch.makeup import is_plain
 from gradproof.frameworks.torch.subject import TorchSubject

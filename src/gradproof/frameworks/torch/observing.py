@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from gradproof.engine.ladder import first_step
+from gradproof.engine.estimators.ladder import first_step
 from gradproof.engine.subject import DerivativeError
 from gradproof.frameworks.torch.charts import Observed, Stored, observed, widened
 from gradproof.frameworks.torch.layouts import index_tensors, stored_values, with_values

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradproof.engine.ladder import slices
+from gradproof.engine.estimators.ladder import slices
 from gradproof.frameworks.torch.subject import TorchSubject
 
 ROUNDINGS = 64.0  # units of rounding in the largest entry: sums are added up in another order, kernels differ

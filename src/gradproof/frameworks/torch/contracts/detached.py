@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradproof.engine.ladder import first_step
+from gradproof.engine.estimators.ladder import first_step
 from gradproof.frameworks.torch import trees
 from gradproof.frameworks.torch.arguments import differentiable
 from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken

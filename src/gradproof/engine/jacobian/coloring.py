@@ -10,15 +10,15 @@ LIKE = 4  # powers of two, within which steps are of about the same size
 WORTH_IT = 4  # columns to a group, on average, below which grouping is not worth its while
 
 
-def groups_of(xp: Array, jacobian: Array, steps: Array) -> list[list[int]] | None:
+def coloring(xp: Array, jacobian: Array, steps: Array) -> list[list[int]] | None:
     """Groups of columns of which no two have an entry in one row (Curtis, Powell and Reid, 1974), first come first.
 
     Columns of one group take steps of about the same size. None where the groups would be too small.
 
     >>> import numpy
-    >>> groups_of(numpy, numpy.eye(8), numpy.array([1, 1, 1, 1, -1, 1e6, 1, 1]))
+    >>> coloring(numpy, numpy.eye(8), numpy.array([1, 1, 1, 1, -1, 1e6, 1, 1]))
     [[0, 1, 2, 3, 4, 6, 7], [5]]
-    >>> groups_of(numpy, numpy.ones((2, 6)), numpy.ones(6)) is None
+    >>> coloring(numpy, numpy.ones((2, 6)), numpy.ones(6)) is None
     True
     """
     columns = int(jacobian.shape[1])

@@ -4,7 +4,7 @@ The claimed Jacobian comes by rows, from pullbacks, or by columns, from pushforw
 are moved together, each by a step of its own, so that a claimed zero that is none shows as well. A first look takes one
 step to either side. Columns in which something lies outside its allowance, or bends, are looked at once more if they
 are few, each by itself; those that are off by little, as where the curvature has a kink, on far finer steps too. Some
-of what is then left is plain at second sight (`SecondLook`), and the rest is judged with all care: as a subject
+of what is then left is plain at second sight (`Confirmation`), and the rest is judged with all care: as a subject
 (`Columns`) whose outputs are the entries themselves.
 """
 
@@ -15,21 +15,21 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from gradproof.engine.bands import CLOSE, CLOSER, FIRST, Band, Look, Off
-from gradproof.engine.colouring import groups_of
-from gradproof.engine.columns import Columns, batches, directions_of
-from gradproof.engine.company import MANY
-from gradproof.engine.judgement import EMPTY, Judgement, together
+from gradproof.engine.contraction import Probing
+from gradproof.engine.estimators.ladder import first_step
+from gradproof.engine.explanations.obstacles import ILL_CONDITIONED, TIED, Obstacle, all_undefined, some_undefined
+from gradproof.engine.explanations.plateau import TREAD, is_on_a_tread
+from gradproof.engine.explanations.ties import MANY
+from gradproof.engine.jacobian.coloring import coloring
+from gradproof.engine.jacobian.columns import Columns, batches, directions_of
+from gradproof.engine.jacobian.confirm import Confirmation, Confirmed
+from gradproof.engine.jacobian.screen import CLOSE, CLOSER, FIRST, Discrepancy, Look, RowBlock
 from gradproof.engine.judging import judge, raised
-from gradproof.engine.ladder import first_step
 from gradproof.engine.localisation import ARGUMENTS
-from gradproof.engine.obstacles import TIED, WAVERING, Obstacle, all_undefined, some_undefined
-from gradproof.engine.plain import Plain, SecondLook
 from gradproof.engine.probe import LOW
 from gradproof.engine.results import Resolution, Verdict
-from gradproof.engine.subject import Array, DerivativeError, Subject, Watched
-from gradproof.engine.treads import TREAD, is_on_a_tread
-from gradproof.engine.weighing import Probing
+from gradproof.engine.subject import Array, DerivativeError, OutputSubset, Subject
+from gradproof.engine.verdict import EMPTY, Judgement, together
 
 HELD = 1 << 25  # entries of the claimed Jacobian at a time
 WORST = 12  # columns judged with all care first: more than are shown, and if they are wrong, it is enough
@@ -51,7 +51,7 @@ def judge_fully(
     judgements = []
     if some := some_undefined(subject):
         judgements.append(Judgement(verdict=Verdict.INCONCLUSIVE, reason=some.reason, advice=some.advice))
-        subject = Watched(subject, subject.arrays.where(~subject.arrays.isnan(subject.centre))[0])
+        subject = OutputSubset(subject, subject.arrays.where(~subject.arrays.isnan(subject.centre))[0])
     try:
         coverage = _Coverage(subject, probes, seed, options, progress)
         return together([*judgements, *coverage.judgements(beside_undefined=bool(some))])
@@ -67,9 +67,9 @@ class _FirstLook:
     Nothing was seen of columns whose claims are not finite, or which noise hides. `largest` is the largest claim.
     """
 
-    band: Band
+    block: RowBlock
     suspects: list[int]
-    doubts: dict[int, Off]
+    doubts: dict[int, Discrepancy]
     resolution: Resolution
     largest: float
 
@@ -91,15 +91,15 @@ class _Coverage:
         return self.subject.direction(self.seed if seed is None else seed, step, self.options.step is not None)
 
     def judgements(self, beside_undefined: bool = False) -> Iterator[Judgement]:
-        """What the first look says, band by band, and then what is said of the suspicious columns.
+        """What the first look says, block by block, and then what is said of the suspicious columns.
 
         A claim that is not finite says nothing beside outputs that are undefined: nothing comes back from these, and
         nothing times NaN is NaN.
         """
-        band = max(1, HELD // self.columns)
+        block = max(1, HELD // self.columns)
         largest = 0.0
-        for first in range(0, self.rows, band):
-            claimed = self._claimed(first, min(first + band, self.rows))
+        for first in range(0, self.rows, block):
+            claimed = self._claimed(first, min(first + block, self.rows))
             look = self._first_look(claimed, first)
             suspects = look.suspects
             if beside_undefined:
@@ -134,19 +134,19 @@ class _Coverage:
                     return
                 suspects, many = unnamed, WORST
 
-    def _at_second_sight(self, look: _FirstLook, claimed: Array, few: list[int]) -> Plain | None:
+    def _at_second_sight(self, look: _FirstLook, claimed: Array, few: list[int]) -> Confirmed | None:
         """What is plain of a few suspects; nothing where numbers are coarse, or claims not finite."""
         if self.options.step is not None or self.subject.precision > LOW or not all(map(look.doubts.get, few)):
             return None
         offs = {column: look.doubts[column] for column in few}
         if not all(off.alone for off in offs.values()):
-            offs = self._alone(claimed, few, look.band)
+            offs = self._alone(claimed, few, look.block)
         if not offs:
             return None
-        return SecondLook(look.band, claimed, offs, look.doubts, self.direction, self.seed, self.options).plain()
+        return Confirmation(look.block, claimed, offs, look.doubts, self.direction, self.seed, self.options).plain()
 
     def _with_care(self, look: _FirstLook, claimed: Array, few: list[int]) -> Judgement:
-        first, size, change = look.band.rows.start, look.largest, look.band.largest
+        first, size, change = look.block.rows.start, look.largest, look.block.largest
         columns = Columns(self.subject, few, claimed[:, few], first, size, change)
         judgement = judge(
             cast(Subject, columns), probes=self.probes, seed=self.seed, options=self.options, exhaustive=True
@@ -177,19 +177,19 @@ class _Coverage:
         ]
         known = self.subject.arrays.isfinite(claimed)
         claimed = self.subject.arrays.where(known, claimed, 0.0)
-        alone = self._alone(claimed, named, look.band) if named else {}
+        alone = self._alone(claimed, named, look.block) if named else {}
         if not alone:
             return {}
         tied = self._tied(look, claimed, alone, known.all(0))
         unclear = {column: off for column, off in alone.items() if column not in tied}
         wavering = [
-            column for column, off in unclear.items() if look.band.wavers(off, column, self.direction, self.seed)
+            column for column, off in unclear.items() if look.block.wavers(off, column, self.direction, self.seed)
         ]
-        return {TIED: tied, WAVERING: wavering}
+        return {TIED: tied, ILL_CONDITIONED: wavering}
 
-    def _tied(self, look: _FirstLook, claimed: Array, alone: dict[int, Off], known: Array) -> list[int]:
+    def _tied(self, look: _FirstLook, claimed: Array, alone: dict[int, Discrepancy], known: Array) -> list[int]:
         """The columns that tie with others, of which all are moved but those that leap and change what others do."""
-        xp, most = self.subject.arrays, LEAP * look.band.largest
+        xp, most = self.subject.arrays, LEAP * look.block.largest
         leaping = [
             column for column, off in look.doubts.items() if off.alone and not bool((abs(off.bends) <= most).all())
         ]
@@ -198,7 +198,7 @@ class _Coverage:
             direction[leaping] = 0.0
         offs = {column: off for column, off in look.doubts.items() if column not in leaping}
         alone = {column: off for column, off in alone.items() if column not in leaping}
-        return look.band.tied(claimed, offs, alone, directions) if alone else []
+        return look.block.tied(claimed, offs, alone, directions) if alone else []
 
     def _argument(self, column: int) -> str:
         return self.subject.inputs.locate(column).path
@@ -227,48 +227,48 @@ class _Coverage:
             unknown = xp.where(~known.all(0))[0].tolist()
             claimed = xp.where(known, claimed, 0.0)
             largest = _largest(claimed)
-        band = Band(self.subject, self.options, first, int(claimed.shape[0]))
+        block = RowBlock(self.subject, self.options, first, int(claimed.shape[0]))
         hidden: list[int] = []
-        if (groups := groups_of(xp, claimed, self.direction)) is not None:
-            doubts = self._in_groups(claimed, groups, band)
-        elif self.columns > SEVERAL and (hidden := band.hidden(claimed, self.direction)):
-            doubts = self._alone(claimed, sorted(set(range(self.columns)) - set(hidden)), band)
+        if (groups := coloring(xp, claimed, self.direction)) is not None:
+            doubts = self._in_groups(claimed, groups, block)
+        elif self.columns > SEVERAL and (hidden := block.hidden(claimed, self.direction)):
+            doubts = self._alone(claimed, sorted(set(range(self.columns)) - set(hidden)), block)
         else:
-            doubts = self._alone(claimed, range(self.columns), band)
+            doubts = self._alone(claimed, range(self.columns), block)
         if doubts:
-            doubts = self._looked_closer(claimed, doubts, band)
+            doubts = self._looked_closer(claimed, doubts, block)
         worst_first = sorted(doubts, key=lambda column: -doubts[column].excess)
         suspects = list(dict.fromkeys([*unknown, *worst_first, *hidden]))
-        relative = band.coarsest / largest if largest else math.inf
+        relative = block.coarsest / largest if largest else math.inf
         for column in unknown:
             doubts.pop(column, None)
-        resolution = Resolution(absolute=band.coarsest, relative=relative)
-        return _FirstLook(band, suspects, doubts, resolution, largest)
+        resolution = Resolution(absolute=block.coarsest, relative=relative)
+        return _FirstLook(block, suspects, doubts, resolution, largest)
 
-    def _in_groups(self, claimed: Array, groups: list[list[int]], band: Band) -> dict[int, Off]:
+    def _in_groups(self, claimed: Array, groups: list[list[int]], block: RowBlock) -> dict[int, Discrepancy]:
         """Which columns are off, moved in groups; of few that may be, which are off by themselves."""
         xp, count = self.subject.arrays, len(groups)
-        alone: dict[int, Off] = {}
-        together: dict[int, Off] = {}
+        alone: dict[int, Discrepancy] = {}
+        together: dict[int, Discrepancy] = {}
         for start, stop in batches(0, count, 2 * max(self.rows, self.columns)):  # to either side
             directions = directions_of(xp, self.direction, groups[start:stop])
             steps = xp.stack([self.steps[group].min() for group in groups[start:stop]])
-            for off in band.compare(directions, steps[:, None], directions @ claimed.T):
+            for off in block.compare(directions, steps[:, None], directions @ claimed.T):
                 group = groups[start + off.number]
                 if len(group) == 1:
                     alone[group[0]] = off
                 else:
-                    together |= dict.fromkeys(self._involved(claimed, group, off, band), off._replace(alone=False))
+                    together |= dict.fromkeys(self._involved(claimed, group, off, block), off._replace(alone=False))
             self.progress(count + stop, 2 * count)
         if 0 < len(together) <= CAREFULLY:
-            together = self._alone(claimed, list(together), band)
+            together = self._alone(claimed, list(together), block)
         return alone | together
 
-    def _alone(self, claimed: Array, columns: Sequence[int], band: Band) -> dict[int, Off]:
+    def _alone(self, claimed: Array, columns: Sequence[int], block: RowBlock) -> dict[int, Discrepancy]:
         """Which of some columns are off, each moved by itself: together they may do what none does alone."""
-        return self._seen(claimed, columns, band, self.direction, FIRST)
+        return self._seen(claimed, columns, block, self.direction, FIRST)
 
-    def _looked_closer(self, claimed: Array, doubts: dict[int, Off], band: Band) -> dict[int, Off]:
+    def _looked_closer(self, claimed: Array, doubts: dict[int, Discrepancy], block: RowBlock) -> dict[int, Discrepancy]:
         """Without the columns that were off by little, and are right on far finer steps, as two of them say.
 
         An error larger than what they were off by would have been left to all care. One just as large may look right.
@@ -276,12 +276,14 @@ class _Coverage:
         slightly = [column for column, off in doubts.items() if off.slight]
         if not 0 < len(slightly) <= CAREFULLY or self.options.step is not None:
             return doubts
-        wrong = {column for t in CLOSER for column in self._seen(claimed, slightly, band, self._direction(t), CLOSE)}
+        wrong = {column for t in CLOSER for column in self._seen(claimed, slightly, block, self._direction(t), CLOSE)}
         right = [doubts[column] for column in slightly if column not in wrong]
-        band.coarsest = max([band.coarsest, *(BEYOND * off.error for off in right)])
+        block.coarsest = max([block.coarsest, *(BEYOND * off.error for off in right)])
         return {column: off for column, off in doubts.items() if not off.slight or column in wrong}
 
-    def _seen(self, claimed: Array, columns: Sequence[int], band: Band, direction: Array, look: Look) -> dict[int, Off]:
+    def _seen(
+        self, claimed: Array, columns: Sequence[int], block: RowBlock, direction: Array, look: Look
+    ) -> dict[int, Discrepancy]:
         """Which of some columns are off, each moved by itself by its coordinate of a direction."""
         found, count = {}, len(columns)
         for start, stop in batches(0, count, 2 * max(self.rows, self.columns)):  # to either side
@@ -290,12 +292,12 @@ class _Coverage:
             moves = direction[where]
             steps = self.subject.arrays.where(moves == 0, math.inf, abs(moves))
             predicted = (claimed[:, where] * moves).T
-            for off in band.compare(_along(self.subject.arrays, direction, where), steps[:, None], predicted, look):
+            for off in block.compare(_along(self.subject.arrays, direction, where), steps[:, None], predicted, look):
                 found[few[off.number]] = off
             self.progress(count + stop, 2 * count)
         return found
 
-    def _involved(self, claimed: Array, group: list[int], off: Off, band: Band) -> list[int]:
+    def _involved(self, claimed: Array, group: list[int], off: Discrepancy, block: RowBlock) -> list[int]:
         """The columns of a group with an entry in the rows that are off, if alone they change these as the group does.
 
         If not, a column changes them that is not said to, and that may be any of the group.
@@ -304,8 +306,8 @@ class _Coverage:
         involved = [column for column, has_entry in zip(group, entries, strict=True) if has_entry]
         if not involved or len(involved) == len(group):
             return group
-        slopes = band.slopes(directions_of(self.subject.arrays, self.direction, [involved]))[0][0, off.rows]
-        return involved if bool((abs(slopes - off.slopes) <= 0.5 * band.noise[off.rows]).all()) else group
+        slopes = block.slopes(directions_of(self.subject.arrays, self.direction, [involved]))[0][0, off.rows]
+        return involved if bool((abs(slopes - off.slopes) <= 0.5 * block.noise[off.rows]).all()) else group
 
 
 def _along(xp: Array, vector: Array, where: slice | list[int]) -> Array:

@@ -1,12 +1,12 @@
-"""The two sides of a question, weighed: the slopes of all outputs under a cotangent, and what a gradient claims."""
+"""The two sides of a question, inner: the slopes of all outputs under a cotangent, and what a gradient claims."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
 
-from gradproof.engine.ladder import BOTTOM, Ladder, slices
-from gradproof.engine.slopes import RATIO, Estimates, Rung, best_slopes, extrapolated
+from gradproof.engine.estimators.differences import RATIO, Estimates, Sample, best_slopes, extrapolated
+from gradproof.engine.estimators.ladder import BOTTOM, Ladder, slices
 from gradproof.engine.subject import Array, Subject
 
 SPREAD = 2.0  # bars of many outputs add like independent errors; this many of their root-sum-squares count
@@ -14,7 +14,7 @@ CLAIM_ROUNDING = 4.0  # units of rounding granted to every entry of a claimed gr
 CLAIM_ACCURACY = 3e-10  # and this much of it: special functions' series give some ten digits, whatever their type
 USUAL_WEIGHT = 0.76  # root mean square of a cotangent's entries
 HANDFUL = 64  # outputs, up to which the plain sum of bars may be the smaller
-CAUTION = 3.0  # bars of a ladder with more than two rungs
+CAUTION = 3.0  # bars of a ladder with more than two samples
 GLIMPSE = 8  # of this many outputs the bar of one is looked at
 SLIGHT = 1e-6  # an error of an entry, relative to it, below which it may be known and meant
 UNDERFLOW = 1e-290  # a sum of squares below this has lost its terms
@@ -30,10 +30,10 @@ class Probing:
     step: float | None = None
 
 
-def if_meant(error: float, slight: float = SLIGHT) -> str:
+def tolerance_hint(error: float, slight: float = SLIGHT) -> str:
     """What to add to the advice about a slight error, relative to the entry; nothing of a larger one.
 
-    >>> if_meant(3e-8)
+    >>> tolerance_hint(3e-8)
     ' If so slight an error is meant, as of an iteration that stops early, pass rtol=1e-07.'
     """
     if not 0 < error < slight:
@@ -43,7 +43,7 @@ def if_meant(error: float, slight: float = SLIGHT) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Sums:
+class Contraction:
     """⟨u, slope⟩, its bar, the bar that rounding alone would give, and the root of the sum of the parts' squares.
 
     `ahead` are the steps and ⟨u, change⟩ after each, where the values behind them were let go.
@@ -62,22 +62,22 @@ class Claim:
 
     slope: float
     rounding: float
-    forgiven: float
+    tolerated: float
     largest_contribution: float
     largest_entry: float
 
 
-def combine(ladder: Ladder, cotangent: Array, low: int = 0, high: int | None = None) -> Sums:
+def contract(ladder: Ladder, cotangent: Array, low: int = 0, high: int | None = None) -> Contraction:
     """Add the slopes of a range of outputs, weighted by the cotangent.
 
     The cotangent's signs are drawn independently of the errors, so the errors add like a random walk: the bar is a
     multiple of the root of the sum of squares, and never more than the plain sum.
     """
-    (sums,) = combine_each(ladder, [cotangent], low, high)
+    (sums,) = contract_each(ladder, [cotangent], low, high)
     return sums
 
 
-def combine_each(ladder: Ladder, cotangents: list[Array], low: int = 0, high: int | None = None) -> list[Sums]:
+def contract_each(ladder: Ladder, cotangents: list[Array], low: int = 0, high: int | None = None) -> list[Contraction]:
     """The same for several cotangents, in one pass over the slopes."""
     totals = [_Total(ladder.subject.arrays, cotangent) for cotangent in cotangents]
     floors = plain_floors = 0.0
@@ -88,33 +88,33 @@ def combine_each(ladder: Ladder, cotangents: list[Array], low: int = 0, high: in
             plain_floors += float(piece.floor.sum())
         for total in totals:
             total.add(where, piece)
-    caution = CAUTION if len(ladder.rungs) > 2 else 1.0
+    caution = CAUTION if len(ladder.samples) > 2 else 1.0
     floor = SPREAD * USUAL_WEIGHT * math.sqrt(floors) + plain_floors
     return [total.sums(caution, floor) for total in totals]
 
 
-def glance(ladder: Ladder, cotangents: list[Array]) -> list[Sums]:
-    """The same for very many outputs on two rungs, with bars from an eighth of them: enough where nothing is in doubt.
+def glance(ladder: Ladder, cotangents: list[Array]) -> list[Contraction]:
+    """The same for very many outputs on two samples, with bars from an eighth of them: enough where nothing is in doubt.
 
     The values are let go one after the other, the cotangents read slice by slice, and only the eighth is held.
     An output of which the slope is not known makes the sum NaN, and one with an odd bar may go unseen: then the bar is
-    too small, not too wide, and what disagrees with it is weighed in full.
+    too small, not too wide, and what disagrees with it is inner in full.
     """
     subject, around = ladder.subject, ladder.noise()
     xp = subject.arrays
     changes: list[list[float]] = []
     forward: list[list[tuple[float, float]]] = []
-    rungs: list[Rung] = []
+    samples: list[Sample] = []
     for t in (RATIO**exponent for exponent in BOTTOM):
         (minus, behind), (plus, ahead) = (_glimpsed(ladder, side, cotangents) for side in (-t, t))
-        rungs.append(Rung(t, minus, plus))
+        samples.append(Sample(t, minus, plus))
         forward.append([(t, change) for change in ahead])
         changes.append([0.5 / t * (after - before) for after, before in zip(ahead, behind, strict=True)])
     centre = _some(subject, subject.centre)
     totals = [_Total(xp, _some(subject, cotangent)) for cotangent in cotangents]
     floors = 0.0
     for where in slices(0, centre.shape[0]):
-        cut = [Rung(rung.t, rung.minus[where], rung.plus[where]) for rung in rungs]
+        cut = [Sample(sample.t, sample.minus[where], sample.plus[where]) for sample in samples]
         piece = best_slopes(xp, centre[where], cut, around)
         floors += float(piece.floor @ piece.floor)
         for total in totals:
@@ -124,7 +124,7 @@ def glance(ladder: Ladder, cotangents: list[Array]) -> list[Sums]:
     for total, near, far, *after in zip(totals, *changes, *forward, strict=True):
         seen = total.sums(1.0, SPREAD * USUAL_WEIGHT * math.sqrt(floors))
         bar, floor, size = widen * seen.bar, widen * seen.floor, widen * seen.size
-        answers.append(Sums(extrapolated(near, far), bar, floor, size, ahead=tuple(after)))
+        answers.append(Contraction(extrapolated(near, far), bar, floor, size, ahead=tuple(after)))
     return answers
 
 
@@ -148,7 +148,7 @@ def _some(subject: Subject, vector: Array) -> Array:
 
 @dataclass(slots=True)
 class _Total:
-    """Sums in the making."""
+    """Contraction in the making."""
 
     xp: Array
     cotangent: Array
@@ -174,13 +174,13 @@ class _Total:
         else:
             self.plain = math.inf
 
-    def sums(self, caution: float, floor: float) -> Sums:
+    def sums(self, caution: float, floor: float) -> Contraction:
         """The bar takes caution: of several bars for one slope the smallest is taken, which may be too small."""
         bar = min(self.plain, SPREAD * math.sqrt(self.square)) if self.square > UNDERFLOW else self.plain
-        return Sums(self.slope, caution * bar, floor, math.sqrt(self.parts))
+        return Contraction(self.slope, caution * bar, floor, math.sqrt(self.parts))
 
 
-def forgiving(subject: Subject, direction: Array, options: Probing) -> Probing:
+def tolerance_along(subject: Subject, direction: Array, options: Probing) -> Probing:
     """The options in the units of what is claimed: an error in a Jacobian's entry, or along a direction."""
     if subject.mode == "reverse" or not options.atol:
         return options
@@ -196,10 +196,10 @@ def claimed(subject: Subject, direction: Array, cotangent: Array) -> tuple[Array
 
 def predicted(subject: Subject, direction: Array, cotangent: Array) -> float:
     """⟨u, Jv⟩ as the derivative under test has it."""
-    return weighed(subject, *claimed(subject, direction, cotangent)[::-1])
+    return inner(subject, *claimed(subject, direction, cotangent)[::-1])
 
 
-def weighed(subject: Subject, weights: Array, values: Array) -> float:
+def inner(subject: Subject, weights: Array, values: Array) -> float:
     """⟨weights, values⟩, leaving out what has no weight, finite or not."""
     total = float((weights * values).sum())
     if math.isfinite(total):
@@ -209,7 +209,7 @@ def weighed(subject: Subject, weights: Array, values: Array) -> float:
 
 def claim_of(gradient: Array, direction: Array, precision: float, options: Probing) -> Claim:
     """What a gradient predicts along a direction."""
-    slope = square = largest = forgiven = entry = 0.0
+    slope = square = largest = tolerated = entry = 0.0
     for where in slices(0, gradient.shape[0]):
         g, v = gradient[where], direction[where]
         contribution = g * v
@@ -219,10 +219,10 @@ def claim_of(gradient: Array, direction: Array, precision: float, options: Probi
         entry = max(entry, float(g.max()), -float(g.min()))
         if options.rtol or options.atol:
             allowed = abs(v) * (options.atol + options.rtol * abs(g))
-            forgiven += float(allowed @ allowed)
+            tolerated += float(allowed @ allowed)
     together = max(math.sqrt(square), largest)
     rounding = (CLAIM_ROUNDING * precision + CLAIM_ACCURACY) * together + precision * abs(slope)
-    return Claim(slope, rounding, SPREAD * math.sqrt(forgiven), largest, entry)
+    return Claim(slope, rounding, SPREAD * math.sqrt(tolerated), largest, entry)
 
 
 def restricted(subject: Subject, vector: Array, low: int, high: int) -> Array:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gradproof.engine.contraction import inner
 from gradproof.engine.subject import Array, Subject
-from gradproof.engine.weighing import weighed
 
 NEARBY = 8  # points a rounding away
 FEW = 3  # of them, at which values are looked at
@@ -39,7 +39,7 @@ def scatter(subject: Subject, asked: Array, claimed: Array, seed: int) -> Array:
     return (square / NEARBY) ** 0.5
 
 
-def is_debris(subject: Subject, seed: int) -> bool:
+def is_cancelled(subject: Subject, seed: int) -> bool:
     """Whether values and derivative are nothing but what rounding left of larger numbers, as of x − x by two ways.
 
     Both then change by their own size when the point moves by a rounding, and are the same again at the same point.
@@ -64,7 +64,7 @@ def wavers(subject: Subject, direction: Array, cotangent: Array, *, error: float
         return False
     asked, weights = (cotangent, direction) if subject.mode == "reverse" else (direction, cotangent)
     nudges = _nudges(subject, seed, SEVERAL)
-    claims = [weighed(subject, weights, answer_at(subject, nudge, asked)) for nudge in nudges]
+    claims = [inner(subject, weights, answer_at(subject, nudge, asked)) for nudge in nudges]
     return error <= RANGES * (max(claims) - min(claims))
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 
-from gradproof.engine.ladder import SAMPLE, WIDE, first_step
-from gradproof.engine.slopes import RATIO, precision_shown
+from gradproof.engine.contraction import restricted
+from gradproof.engine.estimators.differences import RATIO, precision_shown
+from gradproof.engine.estimators.ladder import SAMPLE, WIDE, first_step
 from gradproof.engine.subject import Array, Subject
-from gradproof.engine.weighing import restricted
 
 TREAD = (
     "The values stand still on small steps and rise evenly on large ones, as after a cast to a lower precision: a "

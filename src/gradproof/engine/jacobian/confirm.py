@@ -10,33 +10,33 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from gradproof.engine.asking import MATERIAL, repeats
-from gradproof.engine.bands import FIRST, LITTLE, SAME, Band, Off
-from gradproof.engine.climbing import FINEST
-from gradproof.engine.columns import batches
-from gradproof.engine.grain import LENGTHS, SLIGHT
-from gradproof.engine.judgement import Judgement
+from gradproof.engine.contraction import CLAIM_ROUNDING, Probing
+from gradproof.engine.estimators.differences import RATIO, TALL, precision_shown
+from gradproof.engine.estimators.directional import Measured
+from gradproof.engine.estimators.ladder import SAMPLE
+from gradproof.engine.estimators.refinement import FINEST
+from gradproof.engine.explanations.input_quantisation import LENGTHS, SLIGHT
+from gradproof.engine.explanations.obstacles import kink_at
+from gradproof.engine.explanations.perturbation import OWN_SIZE, is_cancelled
+from gradproof.engine.jacobian.columns import batches
+from gradproof.engine.jacobian.screen import FIRST, LITTLE, SAME, Discrepancy, RowBlock
 from gradproof.engine.judging import findings_of, whole_of
-from gradproof.engine.ladder import SAMPLE
 from gradproof.engine.localisation import OUTPUTS_SHOWN, SHOWN, Located
-from gradproof.engine.measuring import Measured
-from gradproof.engine.nearby import OWN_SIZE, is_debris
-from gradproof.engine.obstacles import kink_at
+from gradproof.engine.probing import MATERIAL, repeats
 from gradproof.engine.results import Entry, Reading, Resolution, TaylorPoint, Verdict
-from gradproof.engine.slopes import RATIO, TALL, precision_shown
 from gradproof.engine.subject import Array
-from gradproof.engine.weighing import CLAIM_ROUNDING, Probing
+from gradproof.engine.verdict import Judgement
 
 AGAIN = LENGTHS[1]  # times the first step: where every column is seen a second time
 LONG = tuple(length * RATIO**k for length, k in zip(LENGTHS[2:4], (5, 8), strict=True))
-ROOM = 3  # rungs below the first that noise has to leave for short steps
+ROOM = 3  # samples below the first that noise has to leave for short steps
 SPARE = 10.0  # times the noise on the shortest step: so large an error is there at the least
 STEADY = 0.02  # of a kink: by less than this its two sides may differ from step to step
 OUTSIDE = 3.0  # bars, beyond which a second look is worth its while
 
 
 @dataclass(frozen=True, slots=True)
-class Plain:
+class Confirmed:
     """What is said at second sight, and of which columns; the others are left to care."""
 
     judgement: Judgement
@@ -69,21 +69,21 @@ class _Proof:
     seen: list[_Seen]
 
 
-class SecondLook:
+class Confirmation:
     """Some columns that are off, seen once more."""
 
     def __init__(
         self,
-        band: Band,
+        block: RowBlock,
         claimed: Array,
-        offs: dict[int, Off],
-        doubts: dict[int, Off],
+        offs: dict[int, Discrepancy],
+        doubts: dict[int, Discrepancy],
         direction: Array,
         seed: int,
         options: Probing,
     ) -> None:
         """`claimed` is the Jacobian; `doubts` is all that the first look found, alone or in groups."""
-        self.band, self.subject, self.xp = band, band.subject, band.subject.arrays
+        self.block, self.subject, self.xp = block, block.subject, block.subject.arrays
         self.seed, self.options, self.doubts, self.direction = seed, options, doubts, direction
         self.offs, self.columns = list(offs.values()), list(offs)
         self.jacobian, self.claimed = claimed, claimed[:, self.columns].T
@@ -97,27 +97,27 @@ class SecondLook:
         self.bars = abs(drops) + AGAIN * self.again.noise
         self.bars = self.bars + CLAIM_ROUNDING * self.subject.gradient_precision * abs(self.slopes)
         self.gaps = abs(self.claimed - self.slopes)
-        self._finite = self.xp.isfinite(self.subject.centre[band.rows])
+        self._finite = self.xp.isfinite(self.subject.centre[block.rows])
 
-    def plain(self) -> Plain | None:
+    def plain(self) -> Confirmed | None:
         """What is plainly wrong, or else a kink."""
         return self._wrong() or self._kinked()
 
-    def _wrong(self) -> Plain | None:
+    def _wrong(self) -> Confirmed | None:
         """The worst columns, and of every argument the worst, as far as they are plainly wrong."""
-        forgiven = self.options.atol + self.options.rtol * abs(self.slopes)
+        tolerated = self.options.atol + self.options.rtol * abs(self.slopes)
         smooth = abs(self.again.halves) <= SAME * self.xp.maximum(abs(self.slopes), self.gaps) + self.again.noise
         clear = self._finite & (self.gaps > SLIGHT * self.xp.maximum(abs(self.claimed), abs(self.slopes)))
-        off = clear & smooth & (self.gaps > OUTSIDE * self.bars + forgiven)
+        off = clear & smooth & (self.gaps > OUTSIDE * self.bars + tolerated)
         sizes = (self.xp.amax(self.xp.where(off, self.gaps, 0.0), 1) * self.steps).tolist()
         ranked = sorted((number for number, size in enumerate(sizes) if size), key=lambda number: -sizes[number])
         worst = {self._argument(number): number for number in reversed(ranked)}.values()
-        proofs = self._standing(self._proofs(list(dict.fromkeys([*ranked[:SHOWN], *worst])), forgiven))
+        proofs = self._standing(self._proofs(list(dict.fromkeys([*ranked[:SHOWN], *worst])), tolerated))
         if not proofs:
             return None
         entries = [(self.columns[proof.number], self._entry(proof)) for proof in proofs]
         entries.sort(key=lambda pair: -abs(pair[1].claimed - pair[1].numerical))
-        located = Located(entries=tuple(entries), more=len(self.doubts) > len(entries), forgiven=False)
+        located = Located(entries=tuple(entries), more=len(self.doubts) > len(entries), tolerated=False)
         findings = tuple(findings_of(self.subject, located))
         judgement = Judgement(
             verdict=Verdict.FAIL,
@@ -127,9 +127,9 @@ class SecondLook:
             resolution=self._resolution(OUTSIDE * float(self.xp.amax(self.bars[[proof.number for proof in proofs]]))),
             measured=self._measured(),
         )
-        return Plain(judgement, tuple(self.columns[proof.number] for proof in proofs))
+        return Confirmed(judgement, tuple(self.columns[proof.number] for proof in proofs))
 
-    def _proofs(self, numbers: list[int], forgiven: Array) -> list[_Proof]:
+    def _proofs(self, numbers: list[int], tolerated: Array) -> list[_Proof]:
         """Of columns, those of which an output has one slope on all steps, and another one claimed."""
         depths = {number: depth for number in numbers if (depth := self._depth(number)) >= ROOM}
         if not depths:
@@ -144,7 +144,7 @@ class SecondLook:
             self._finite
             & (gaps > SLIGHT * size)
             & (gaps > LITTLE * xp.amax(size, 1)[:, None])
-            & (gaps > 2 * forgiven[numbers])
+            & (gaps > 2 * tolerated[numbers])
         )
         for seen in (again, near, nearest):
             wrong &= (abs(seen.slopes - slopes) <= close + seen.noise) & (abs(seen.halves) <= close + seen.noise)
@@ -171,7 +171,7 @@ class SecondLook:
 
     def _leaps(self, number: int, rows: Array) -> bool:
         """Whether outputs that stand still, as on a tread, do not when they would be taken off a half precision's."""
-        claimed, values = abs(self.claimed[number][rows]), abs(self.subject.centre[self.band.rows][rows])
+        claimed, values = abs(self.claimed[number][rows]), abs(self.subject.centre[self.block.rows][rows])
         long = TALL * float((values / claimed).max()) / float(self.steps[number])
         if not 0 < long < math.inf:
             return False
@@ -183,15 +183,15 @@ class SecondLook:
         proofs = [proof for proof in proofs if not self._is_cast(proof)]
         if not proofs or not repeats(self.subject, self.direction, self.options.nondet_tol):
             return []
-        if any(map(self._may_be_debris, proofs)) and is_debris(whole_of(self.subject), self.seed):
+        if any(map(self._may_be_debris, proofs)) and is_cancelled(whole_of(self.subject), self.seed):
             return []
         alone = {self.columns[proof.number]: self.offs[proof.number] for proof in proofs}
-        borne_out = self.band.borne_out(self.jacobian, self.doubts, alone, self.direction)
+        borne_out = self.block.borne_out(self.jacobian, self.doubts, alone, self.direction)
         return [proof for proof in proofs if self.columns[proof.number] in borne_out]
 
     def _is_cast(self, proof: _Proof) -> bool:
         """Whether all values of a tensor in which something is wrong are numbers of a lower precision."""
-        centre, rows = self.subject.centre, (proof.rows + self.band.rows.start).tolist()
+        centre, rows = self.subject.centre, (proof.rows + self.block.rows.start).tolist()
         spans = [(low, high) for low, high in self.subject.outputs.spans if any(low <= row < high for row in rows)]
         return any(
             precision_shown(self.xp, [centre[low:high][:SAMPLE]]) > self.subject.precision for low, high in spans
@@ -200,13 +200,13 @@ class SecondLook:
     def _may_be_debris(self, proof: _Proof) -> bool:
         """Whether less is true than is claimed, of values that are nothing, or move by their own size."""
         number, rows = proof.number, proof.rows
-        centre, moved = self.subject.centre[self.band.rows], abs(self.again.slopes[number] * self.again.steps[number])
+        centre, moved = self.subject.centre[self.block.rows], abs(self.again.slopes[number] * self.again.steps[number])
         less = abs(self.claimed[number][rows]) >= abs(self.slopes[number][rows])
         return bool(less.any()) and (bool((moved > OWN_SIZE * abs(centre)).any()) or not bool(centre.any()))
 
-    def _kinked(self) -> Plain | None:
+    def _kinked(self) -> Confirmed | None:
         """The columns of which all that is off is a kink, with what is claimed between its sides."""
-        least = MATERIAL * self.band.largest
+        least = MATERIAL * self.block.largest
         again = abs(self.again.halves)
         likely = [
             number
@@ -232,21 +232,21 @@ class SecondLook:
         slope, side = float(near.slopes[first][row]), float(near.halves[first][row])
         by = kink_at(
             self.subject.inputs.locate(self.columns[likely[first]]),
-            self.subject.outputs.locate(self.band.rows.start + row),
+            self.subject.outputs.locate(self.block.rows.start + row),
             (slope - side, slope + side),
             float(self.claimed[likely[first]][row]),
         )
         widest = 2 * max(float(half[place][self.offs[likely[place]].rows].max()) for place in places)
         resolution = self._resolution(widest)
         judgement = Judgement(verdict=Verdict.INCONCLUSIVE, reason=by.reason, advice=by.advice, resolution=resolution)
-        return Plain(judgement, tuple(self.columns[likely[place]] for place in places))
+        return Confirmed(judgement, tuple(self.columns[likely[place]] for place in places))
 
     def _entry(self, proof: _Proof) -> Entry:
         """The entry of a column that is most wrong, and what else is wrong in it."""
         number = proof.number
         worst = sorted(proof.rows.tolist(), key=lambda row: -float(self.gaps[number][row]))[:OUTPUTS_SHOWN]
         place = self.subject.inputs.locate(self.columns[number])
-        output, *also = (self.subject.outputs.locate(self.band.rows.start + row) for row in worst)
+        output, *also = (self.subject.outputs.locate(self.block.rows.start + row) for row in worst)
         return Entry(
             index=place.index,
             part=place.part,
@@ -279,7 +279,7 @@ class SecondLook:
             numerical=float(self.slopes[proof.number][row]) * step,
             bar=float(self.bars[proof.number][row]) * step,
             steps=tuple(taylor),
-            rounding=float(self.band.noise[row]),
+            rounding=float(self.block.noise[row]),
         )
 
     def _measured(self) -> Measured | None:
@@ -292,7 +292,7 @@ class SecondLook:
             return None
         steps = abs(self.direction)
         peaks = self.xp.amax(abs(self.jacobian), 0)
-        slopes, bars = 1.0 * self.jacobian, self.band.noise[:, None] / steps + FIRST.error * peaks
+        slopes, bars = 1.0 * self.jacobian, self.block.noise[:, None] / steps + FIRST.error * peaks
         for column, off in self.doubts.items():
             slopes[off.rows, column] = off.slopes / self.direction[column]
         slopes[:, self.columns], bars[:, self.columns] = self.slopes.T, self.bars.T
@@ -302,9 +302,9 @@ class SecondLook:
         return self.subject.inputs.locate(self.columns[number]).path
 
     def _depth(self, number: int) -> float:
-        """How many rungs down the error of a column still stands out from the noise."""
+        """How many samples down the error of a column still stands out from the noise."""
         off = self.offs[number]
-        noise = SPARE * float(self.band.noise[off.rows].max())
+        noise = SPARE * float(self.block.noise[off.rows].max())
         room = off.error * float(self.steps[number]) / noise if noise else math.inf
         return min(math.log(room, RATIO) if 0 < room < math.inf else 0.0, -FINEST)
 
@@ -317,9 +317,9 @@ class SecondLook:
         for start, stop in batches(0, len(moved), 2 * max(self.subject.inputs.size, self.subject.outputs.size)):
             directions = xp.zeros_like(xp.stack([self.direction] * (stop - start)))
             directions[list(range(stop - start)), moved[start:stop]] = steps[start:stop]
-            seen.append(self.band.slopes(directions))
+            seen.append(self.block.slopes(directions))
         changes, bends = map(xp.concatenate, zip(*seen, strict=True))
         lengths_taken = abs(steps)[:, None]
-        slopes, halves, noise = changes / steps[:, None], bends / (2 * lengths_taken), self.band.noise / lengths_taken
+        slopes, halves, noise = changes / steps[:, None], bends / (2 * lengths_taken), self.block.noise / lengths_taken
         cuts = [slice(k * len(columns), (k + 1) * len(columns)) for k in range(len(lengths))]
         return [_Seen(abs(steps)[cut], slopes[cut], halves[cut], noise[cut]) for cut in cuts]

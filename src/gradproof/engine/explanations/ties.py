@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 
-from gradproof.engine.ladder import first_step
+from gradproof.engine.contraction import Probing, inner, restricted
+from gradproof.engine.estimators.differences import RATIO
+from gradproof.engine.estimators.ladder import first_step
+from gradproof.engine.explanations.obstacles import TIED, Obstacle
 from gradproof.engine.localisation import Located
-from gradproof.engine.obstacles import TIED, Obstacle
 from gradproof.engine.probe import Probe
 from gradproof.engine.results import Entry
-from gradproof.engine.slopes import RATIO
 from gradproof.engine.subject import Array, Subject
-from gradproof.engine.weighing import Probing, restricted, weighed
 
 SHORT = RATIO**-3  # times a step: there curvature is less beside a slope, and a kink is not
 SHARE = 1e-3  # of an error: one of many inputs that tie does so little otherwise in company
@@ -60,9 +60,9 @@ def without_ties(probe: Probe, located: Located, options: Probing) -> Located | 
 def is_tied(
     subject: Subject, coordinate: int, directions: Iterable[Array], weights: Array, *, error: float, noise: float
 ) -> bool:
-    """Whether, along one of the directions, an input moves the weighed outputs otherwise than it does by itself.
+    """Whether, along one of the directions, an input moves the inner outputs otherwise than it does by itself.
 
-    `error` is by how much its slope along them is not as claimed, `noise` the rounding of the weighed outputs.
+    `error` is by how much its slope along them is not as claimed, `noise` the rounding of the inner outputs.
     """
     pairs = ((each, restricted(subject, each, coordinate, coordinate + 1)) for each in directions)
     return _do_otherwise(subject, pairs, weights, least=SHARE * error, noise=noise)
@@ -71,7 +71,7 @@ def is_tied(
 def _do_otherwise(
     subject: Subject, pairs: Iterable[tuple[Array, Array]], weights: Array, *, least: float, noise: float
 ) -> bool:
-    """Whether, of a direction and a part of it, the part moves the weighed outputs otherwise alone, on any step.
+    """Whether, of a direction and a part of it, the part moves the inner outputs otherwise alone, on any step.
 
     One of several such pairs is enough.
     """
@@ -86,10 +86,10 @@ def _do_otherwise(
 
 
 def _apart(subject: Subject, direction: Array, part: Array, weights: Array, t: float) -> float:
-    """How differently inputs move the weighed outputs alone and in company: their slopes, or how these bend."""
+    """How differently inputs move the inner outputs alone and in company: their slopes, or how these bend."""
     slopes, bends = [], []
     for piece in (direction, direction - part, part):
-        ahead, behind = (weighed(subject, weights, subject.evaluate(piece, step) - subject.centre) for step in (t, -t))
+        ahead, behind = (inner(subject, weights, subject.evaluate(piece, step) - subject.centre) for step in (t, -t))
         slopes.append((ahead - behind) / (2 * t))
         bends.append((ahead + behind) / t)
     return max(abs(together - rest - single) for together, rest, single in (slopes, bends))

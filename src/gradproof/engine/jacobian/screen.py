@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from gradproof.engine.company import SHORT, is_tied
-from gradproof.engine.ladder import ROUNDING, first_step
-from gradproof.engine.nearby import wavers
-from gradproof.engine.slopes import RATIO
+from gradproof.engine.contraction import CLAIM_ACCURACY, Probing, restricted
+from gradproof.engine.estimators.differences import RATIO
+from gradproof.engine.estimators.ladder import ROUNDING, first_step
+from gradproof.engine.explanations.perturbation import wavers
+from gradproof.engine.explanations.ties import SHORT, is_tied
 from gradproof.engine.subject import Array, Subject
-from gradproof.engine.weighing import CLAIM_ACCURACY, Probing, restricted
 
 NOISY = 8.0  # times the rounding of values, granted at first look
 BLIND = 0.05  # of the largest slope in a column: noise above it hides the column, which is then judged with care
@@ -32,7 +32,7 @@ FIRST = Look(error=3e-8, bend=1e-3)
 CLOSE = Look(error=1e-7, bend=1e-6)
 
 
-class Off(NamedTuple):
+class Discrepancy(NamedTuple):
     """A direction, by its number, along which something is not as claimed: how far off, in which rows, of what slopes.
 
     `missing` is what the slopes are beyond what is claimed, `bends` how much more they are on one side. `excess` is the
@@ -51,7 +51,7 @@ class Off(NamedTuple):
     alone: bool = True
 
 
-class Band:
+class RowBlock:
     """A range of outputs, at first look."""
 
     def __init__(self, subject: Subject, options: Probing, first: int, rows: int) -> None:
@@ -94,7 +94,9 @@ class Band:
         ahead *= 0.5
         return ahead, bends
 
-    def borne_out(self, claimed: Array, doubts: dict[int, Off], alone: dict[int, Off], direction: Array) -> list[int]:
+    def borne_out(
+        self, claimed: Array, doubts: dict[int, Discrepancy], alone: dict[int, Discrepancy], direction: Array
+    ) -> list[int]:
         """The columns of which the worst output moves in company, of their group and of all, as it does alone."""
         additive, found = self._additive(claimed, doubts.values(), direction), []
         for column, off in alone.items():
@@ -108,7 +110,7 @@ class Band:
         return found
 
     def tied(
-        self, claimed: Array, doubts: dict[int, Off], alone: dict[int, Off], directions: Sequence[Array]
+        self, claimed: Array, doubts: dict[int, Discrepancy], alone: dict[int, Discrepancy], directions: Sequence[Array]
     ) -> list[int]:
         """The columns that are not borne out, and move their worst output otherwise alone, on any step."""
         borne_out, found = self.borne_out(claimed, doubts, alone, directions[0]), []
@@ -119,24 +121,24 @@ class Band:
                 found.append(column)
         return found
 
-    def wavers(self, off: Off, column: int, direction: Array, seed: int) -> bool:
+    def wavers(self, off: Discrepancy, column: int, direction: Array, seed: int) -> bool:
         """Whether the error of a column's worst output may be an accident of rounding in the rule."""
         row, missing = self._worst(off)
         piece = restricted(self.subject, direction, column, column + 1)
         return wavers(self.subject, piece, self._unit(row), error=abs(missing), size=self.largest, seed=seed)
 
     def _unit(self, row: int) -> Array:
-        """An incoming gradient for one output of the band."""
+        """An incoming gradient for one output of the block."""
         unit = self.subject.arrays.zeros_like(self.subject.centre)
         unit[self.rows.start + row] = 1.0
         return unit
 
-    def _worst(self, off: Off) -> tuple[int, float]:
+    def _worst(self, off: Discrepancy) -> tuple[int, float]:
         """The row that is most off, and what its slope is beyond what is claimed."""
         worst = int(self.subject.arrays.argmax(abs(off.missing)))
         return int(off.rows[worst]), float(off.missing[worst])
 
-    def _additive(self, claimed: Array, offs: Iterable[Off], direction: Array) -> Array:
+    def _additive(self, claimed: Array, offs: Iterable[Discrepancy], direction: Array) -> Array:
         """Which outputs all inputs together move as they do one by one; so it is where there is a derivative.
 
         What they move by themselves, or in groups, is as claimed but for what was found off. They may do so on the
@@ -155,7 +157,7 @@ class Band:
             fits |= (abs(changes - expected) <= slack) & (abs(bends - bent) <= slack + bending)
         return fits
 
-    def compare(self, directions: Array, steps: Array, predicted: Array, look: Look = FIRST) -> list[Off]:
+    def compare(self, directions: Array, steps: Array, predicted: Array, look: Look = FIRST) -> list[Discrepancy]:
         """The directions along which something is off, bent or hidden.
 
         `steps` are the shortest along each direction, of those that are taken.
@@ -191,5 +193,5 @@ class Band:
             rows = xp.where(~fine[number])[0]
             seen, bent = slopes[number][rows], bends[number][rows]
             missing = seen - predicted[number][rows]
-            found.append(Off(number, worst[number], excess[number], rows, seen, missing, bent, slight[number]))
+            found.append(Discrepancy(number, worst[number], excess[number], rows, seen, missing, bent, slight[number]))
         return found

@@ -1,4 +1,4 @@
-"""Slopes far below all rungs: of a function with a slight ripple they are others.
+"""Slopes far below all samples: of a function with a slight ripple they are others.
 
 The lgamma of a negative million has a pole at every integer, and several of them lie within a usual step. What is
 claimed is the slope between two of them, which only steps far finer than usual ones show.
@@ -9,17 +9,17 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from gradproof.engine.ladder import first_step
+from gradproof.engine.contraction import inner, restricted
+from gradproof.engine.estimators.differences import RATIO
+from gradproof.engine.estimators.ladder import first_step
+from gradproof.engine.explanations.obstacles import GRAINS, Obstacle
 from gradproof.engine.localisation import Located
-from gradproof.engine.obstacles import GRAINS, Obstacle
 from gradproof.engine.probe import Probe
 from gradproof.engine.results import Entry
-from gradproof.engine.slopes import RATIO
-from gradproof.engine.weighing import restricted, weighed
 
 CLEAR = 64.0  # times the rounding of values that an error has to make up on a step
-BELOW = (0, 1)  # rungs above the lowest of such steps
-NEARER = 8.0  # times, so much nearer to what is claimed than that is to what all rungs show
+BELOW = (0, 1)  # samples above the lowest of such steps
+NEARER = 8.0  # times, so much nearer to what is claimed than that is to what all samples show
 
 RIPPLE = Obstacle(
     "scale: on steps far below the usual ones the slope is what is claimed, and on usual ones it is another, as of a "
@@ -48,13 +48,13 @@ def _is_right_far_below(probe: Probe, coordinate: int, entry: Entry) -> bool:
     piece = restricted(subject, ladder.direction, coordinate, coordinate + 1)
     gap = abs(entry.claimed - entry.numerical) * float(abs(piece).max()) / 2  # an output weighs no less than half
     least = max(GRAINS * subject.precision / first_step(subject.precision), CLEAR * probe.sums.floor / gap)
-    if not least < ladder.rungs[0].t:
+    if not least < ladder.samples[0].t:
         return False
     claimed, shortest = probe.predicted(piece), RATIO ** math.ceil(math.log(least, RATIO))
 
     def slope(t: float) -> float:
         change = subject.evaluate(piece, t) - subject.evaluate(piece, -t)
-        return weighed(subject, probe.cotangent, change) / (2 * t) if bool(change.any()) else math.nan
+        return inner(subject, probe.cotangent, change) / (2 * t) if bool(change.any()) else math.nan
 
     apart = []
     for t in (shortest * RATIO**above for above in BELOW):

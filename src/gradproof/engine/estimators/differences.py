@@ -1,14 +1,14 @@
 """Slopes from function values alone, each with its own error bar.
 
-Two neighbouring rungs of a ladder give an extrapolated slope (Richardson, 1911), three give one of the next order. Each
+Two neighbouring samples of a ladder give an extrapolated slope (Richardson, 1911), three give one of the next order. Each
 comes with a bar made of three parts:
 
-- truncation: how far the slopes on the rungs differ from each other;
+- truncation: how far the slopes on the samples differ from each other;
 - noise: the even fourth difference of the values, which for a smooth function is rounding noise amplified 38-fold, and
   at a kink is proportional to the jump of the slope. The largest one seen at this step or a smaller one counts;
 - a floor: the rounding of the values, as fine as their type allows, or as coarse as most outputs show it to be.
 
-With `BEND` = 1/20 the bar covers the one-sided slopes of any function with one kink within the rungs, wherever it lies:
+With `BEND` = 1/20 the bar covers the one-sided slopes of any function with one kink within the samples, wherever it lies:
 writing θ for the kink's distance over the lower step and J for the jump, the error is at most J(1/2 − 21θ/40) and
 the bar at least J(3θ/8 + |12 − 15θ|/20).
 
@@ -24,12 +24,12 @@ from itertools import pairwise
 
 from gradproof.engine.subject import Array
 
-RATIO = 4.0  # between the steps of neighbouring rungs
+RATIO = 4.0  # between the steps of neighbouring samples
 CURVED = 3.0  # times as uneven as on a quarter of the step, below which it is no curvature that is uneven
 BEND = 0.05  # how much of the even fourth difference enters the bar
 FOURTH = 37.6  # standard deviations of noise in the even fourth difference, for one in each value
 DEVIATIONS = 4.0  # standard deviations of the noise that is usual, granted to every value in proportion to its size
-HUM = 2.5  # medians of the even fourth differences, granted to every output
+BACKGROUND = 2.5  # medians of the even fourth differences, granted to every output
 COARSEST = 0.05  # relative noise at the most; beyond it is no noise but a function that changes too fast
 COMPANY = 0.5  # of the outputs must change for the rest to be told by them
 STRUCTURE = 30.0  # times the noise on the finest steps
@@ -40,7 +40,7 @@ SMOOTH = 0.3  # a slope whose bar is below this fraction of it looks smooth
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
+class Sample:
     """The function's values at one step, on both sides."""
 
     t: float
@@ -72,7 +72,7 @@ class Estimates:
 class _Candidate:
     value: Array
     bar: Array
-    flat: Array = None  # where no value on these rungs differs from the centre's
+    flat: Array = None  # where no value on these samples differs from the centre's
     partial: bool = False  # some outputs have no finite bar
 
 
@@ -80,10 +80,10 @@ class _Candidate:
 class Noise:
     """What is known of the noise in values beyond one output's own: the company it keeps.
 
-    One output shows its noise in one number for each pair of rungs, which is small by accident now and then; the
+    One output shows its noise in one number for each pair of samples, which is small by accident now and then; the
     outputs together do not. `rounding` is that of their type relative to their size, `grain` the rounding that they
-    show, `tiny` the distance of the smallest numbers, `slip` the rounding of a step below t = 1 relative to that of
-    t = 1, and `hum` for each pair of rungs the even fourth difference that is usual among the outputs. From `wide` on
+    show, `tiny` the distance of the smallest numbers, `step_rounding` the rounding of a step below t = 1 relative to that of
+    t = 1, and `background` for each pair of samples the even fourth difference that is usual among the outputs. From `wide` on
     a step is so long that no half precision rounds it away. `share` is the rounding of values that are cast relative
     to what they change by: where they leave from zero that is their size.
     """
@@ -91,32 +91,32 @@ class Noise:
     rounding: float
     grain: float
     tiny: float
-    slip: float
-    hum: tuple[float, ...] = ()
+    step_rounding: float
+    background: tuple[float, ...] = ()
     wide: float = math.inf
     share: float = 0.0
 
 
-def best_slopes(xp: Array, centre: Array, rungs: list[Rung], around: Noise) -> Estimates:
-    """For each output the estimate with the smallest bar, from the finest rungs up.
+def best_slopes(xp: Array, centre: Array, samples: list[Sample], around: Noise) -> Estimates:
+    """For each output the estimate with the smallest bar, from the finest samples up.
 
     A coarser estimate is taken only where it is consistent with the finer ones, and where the finest show no kink:
-    what looks smooth from afar may be made of many kinks.
+    what looks smooth from coarse_slopes may be made of many kinks.
     """
     floor = abs(centre)
     floor *= around.rounding
     if around.tiny:
         floor += around.tiny
-    candidates = _central_slopes(xp, centre, rungs, floor, around)
+    candidates = _central_slopes(xp, centre, samples, floor, around)
     value, bar = candidates[0].value, candidates[0].bar
-    trusted: Array = None if len(rungs) < 3 else ~_bent(centre, rungs, bar)
+    trusted: Array = None if len(samples) < 3 else ~_bent(centre, samples, bar)
     for candidate in candidates[1:]:
         trusted = trusted & (abs(candidate.value - value) <= candidate.bar + bar)
         better = trusted & (candidate.bar < bar)
         value, bar = xp.where(better, candidate.value, value), xp.where(better, candidate.bar, bar)
     if candidates[0].partial and not math.isfinite(float(bar.sum())):
         unknown = ~xp.isfinite(bar)
-        for value_beside, bar_beside in _one_sided_slopes(xp, centre, rungs, around):
+        for value_beside, bar_beside in _one_sided_slopes(xp, centre, samples, around):
             better = unknown & (bar_beside < bar)
             value, bar = xp.where(better, value_beside, value), xp.where(better, bar_beside, bar)
     return Estimates(value, bar, floor)
@@ -127,23 +127,23 @@ def extrapolated(near: float, far: float) -> float:
     return near + (near - far) / (RATIO**2 - 1)
 
 
-def _bent(centre: Array, rungs: list[Rung], bar: Array) -> Array:
+def _bent(centre: Array, samples: list[Sample], bar: Array) -> Array:
     """Where the slopes on the two sides differ by as much on the finest steps as on the next two."""
-    jumps = [rung.split(centre)[1] / rung.t for rung in rungs[:3]]
+    jumps = [sample.split(centre)[1] / sample.t for sample in samples[:3]]
     bent = abs(jumps[0]) > 0.4 * bar
     for finer, coarser in pairwise(jumps):
         bent = bent & (abs(finer - coarser) <= 0.25 * abs(finer))
     return bent
 
 
-def noise_around(centre: Array, rungs: list[Rung], least: Noise) -> Noise:
+def noise_around(centre: Array, samples: list[Sample], least: Noise) -> Noise:
     """The noise that is usual among these outputs: medians, of those that change at all."""
     sizes = abs(centre).tolist()
-    evens = [rung.split(centre)[1] for rung in rungs]
+    evens = [sample.split(centre)[1] for sample in samples]
     fourths = [abs(RATIO**2 * lower - upper).tolist() for lower, upper in pairwise(evens)]
     shares = sorted(fourth / size for fourth, size in zip(fourths[0], sizes, strict=True) if size > 0 and fourth >= 0)
     grain = DEVIATIONS * shares[len(shares) // 2] / (0.67 * FOURTH) if shares else 0.0
-    return replace(least, grain=max(least.grain, min(grain, COARSEST)), hum=tuple(map(_usual, fourths)))
+    return replace(least, grain=max(least.grain, min(grain, COARSEST)), background=tuple(map(_usual, fourths)))
 
 
 def precision_shown(xp: Array, values: list[Array]) -> float:
@@ -165,30 +165,30 @@ def _usual(fourths: list[float]) -> float:
     changing = sorted(fourth for fourth in fourths if fourth > 0)
     if len(changing) < COMPANY * len(fourths) or len(fourths) < 2:
         return 0.0
-    return HUM * changing[len(changing) // 2]
+    return BACKGROUND * changing[len(changing) // 2]
 
 
-def _central_slopes(xp: Array, centre: Array, rungs: list[Rung], floor: Array, around: Noise) -> list[_Candidate]:
-    """The pairs of rungs and the triples, in the order of the steps that they reach out to."""
-    odd, even = zip(*(rung.split(centre) for rung in rungs), strict=True)
+def _central_slopes(xp: Array, centre: Array, samples: list[Sample], floor: Array, around: Noise) -> list[_Candidate]:
+    """The pairs of samples and the triples, in the order of the steps that they reach out to."""
+    odd, even = zip(*(sample.split(centre) for sample in samples), strict=True)
     noise: Array = None
     last: Array = None
     fourths: list[Array] = []
     pairs: list[_Candidate] = []
     triples: list[_Candidate] = []
-    for k, lower in enumerate(rungs[:-1]):
+    for k, lower in enumerate(samples[:-1]):
         drop = odd[k] - odd[k + 1]
         fourth = RATIO**2 * even[k]
         fourth -= even[k + 1]
         fourth = abs(fourth)
         noise = fourth if noise is None else xp.maximum(noise, fourth)
         fourths.append(fourth)
-        if around.hum and around.hum[k] > 0:
-            noise = noise.clip(around.hum[k])
+        if around.background and around.background[k] > 0:
+            noise = noise.clip(around.background[k])
         uncertain = noise * (BEND / lower.t)
         uncertain += floor if lower.t == 1 else floor * (around.grain / around.rounding / lower.t)
         if lower.t < 1:
-            uncertain += abs(odd[k]) * (around.slip / lower.t)
+            uncertain += abs(odd[k]) * (around.step_rounding / lower.t)
         if around.share:
             uncertain += abs(odd[k]) * around.share
         value = drop * (1 / (RATIO**2 - 1))
@@ -205,24 +205,24 @@ def _central_slopes(xp: Array, centre: Array, rungs: list[Rung], floor: Array, a
             candidate.bar = xp.where(xp.isfinite(candidate.bar), candidate.bar, math.inf)
             candidate.value = xp.where(xp.isfinite(candidate.bar), candidate.value, 0.0)
             candidate.partial = True
-    if len(rungs) > 2:
+    if len(samples) > 2:
         for k, pair in enumerate(pairs):
             pair.flat = (odd[k] == 0) & (even[k] == 0) & (odd[k + 1] == 0) & (even[k + 1] == 0)
             # A value that stays exactly zero is what is left of a difference: one rounding of one is lost in it.
-            lost = (pair.flat & (centre == 0)) * (around.grain / rungs[k].t)
+            lost = (pair.flat & (centre == 0)) * (around.grain / samples[k].t)
             pair.bar += lost
             if k < len(triples):
                 triples[k].bar += lost
         _distrust_structure(
             xp,
             fourths,
-            (FOURTH * around.grain / around.rounding) * floor + (around.hum[0] if around.hum else 0.0),
+            (FOURTH * around.grain / around.rounding) * floor + (around.background[0] if around.background else 0.0),
             pairs,
             triples,
         )
-        hums = around.hum or (0.0,) * len(pairs)
-        unsteady = [fourth.clip(hum) for fourth, hum in zip(fourths, hums, strict=True)]
-        _mind_the_stairs(xp, centre, rungs, unsteady, pairs, triples, around)
+        hums = around.background or (0.0,) * len(pairs)
+        unsteady = [fourth.clip(background) for fourth, background in zip(fourths, hums, strict=True)]
+        _mind_the_stairs(xp, centre, samples, unsteady, pairs, triples, around)
     upward = [pairs[0]]
     for pair, triple in zip(pairs[1:], triples, strict=True):
         upward += [pair, triple]
@@ -248,7 +248,7 @@ def _distrust_structure(
 def _mind_the_stairs(
     xp: Array,
     centre: Array,
-    rungs: list[Rung],
+    samples: list[Sample],
     unsteady: list[Array],
     pairs: list[_Candidate],
     triples: list[_Candidate],
@@ -264,31 +264,31 @@ def _mind_the_stairs(
     if not bool(pairs[0].flat.any()):
         return
     signs = pairs[0].flat & False
-    slopes = [rung.split(centre) for rung in rungs]
-    for (below, _), (slope, bend), upper in zip(slopes[1:], slopes[2:], rungs[2:], strict=False):
+    slopes = [sample.split(centre) for sample in samples]
+    for (below, _), (slope, bend), upper in zip(slopes[1:], slopes[2:], samples[2:], strict=False):
         steady = abs(below - slope) < SMOOTH * abs(slope)
         signs = signs | (steady & (abs(bend) < SMOOTH * 2 * upper.t * abs(slope)))  # an even rise on both sides
-    for lower, upper in pairwise(rungs):
+    for lower, upper in pairwise(samples):
         for near, far in ((lower.minus, upper.minus), (lower.plus, upper.plus)):
             signs = signs | ((near == far) & (near != centre))  # another tread
     if not bool((pairs[0].flat & signs).any()):
         return
     stairs = pairs[0].flat & ~pairs[-1].flat  # where there are stairs, the other outputs that start flat are stairs too
     height = xp.where(stairs, math.inf, centre)
-    for rung in rungs:
-        for side in (rung.minus, rung.plus):
+    for sample in samples:
+        for side in (sample.minus, sample.plus):
             change = abs(side - centre)
             height = xp.where((change > 0) & (change < height), change, height)
-    for rung in rungs:
-        if rung.t >= around.wide:
-            stairs = stairs & ~((rung.plus == centre) & (rung.minus == centre) & (height > TALL * abs(centre)))
+    for sample in samples:
+        if sample.t >= around.wide:
+            stairs = stairs & ~((sample.plus == centre) & (sample.minus == centre) & (height > TALL * abs(centre)))
     height = xp.where(stairs, height, 0.0)
-    for lower, upper, rough, pair in zip(rungs, rungs[1:], unsteady, pairs, strict=False):
-        # The plain slope of the upper rung errs more by truncation than the extrapolated one, and less by stairs.
+    for lower, upper, rough, pair in zip(samples, samples[1:], unsteady, pairs, strict=False):
+        # The plain slope of the upper sample errs more by truncation than the extrapolated one, and less by stairs.
         plain = (upper.plus - upper.minus) * (0.5 / upper.t)
         drop = abs((lower.plus - lower.minus) * (0.5 / lower.t) - plain)
         bar = drop * (RATIO**2 / (RATIO**2 - 1)) + height * (1 / lower.t + 0.5 / upper.t) + rough * (BEND / upper.t)
-        near, far = (abs(rung.split(centre)[1]) * (0.5 / rung.t) for rung in (lower, upper))
+        near, far = (abs(sample.split(centre)[1]) * (0.5 / sample.t) for sample in (lower, upper))
         bar = bar + xp.where(far < CURVED * near, far, 0.0)  # how much one side alone differs, by a kink on the other
         bar = bar + abs(plain) * around.share
         pair.value = xp.where(stairs, plain, pair.value)
@@ -297,13 +297,13 @@ def _mind_the_stairs(
         triple.bar = xp.where(stairs, math.inf, triple.bar)
 
 
-def _one_sided_slopes(xp: Array, centre: Array, rungs: list[Rung], around: Noise) -> Iterator[tuple[Array, Array]]:
+def _one_sided_slopes(xp: Array, centre: Array, samples: list[Sample], around: Noise) -> Iterator[tuple[Array, Array]]:
     """Slopes from one side only, for outputs at the edge of the function's domain."""
-    for lower, upper in pairwise(rungs):
+    for lower, upper in pairwise(samples):
         for sign, near, far in ((1.0, lower.plus, upper.plus), (-1.0, lower.minus, upper.minus)):
             fine, coarse = (near - centre) * (sign / lower.t), (far - centre) * (sign / upper.t)
             drop = fine - coarse
             rounding = around.grain * (abs(centre) + abs(near) + abs(far)) + around.tiny
-            bar = abs(drop) + (rounding * 4 + around.slip * abs(fine)) * (1 / lower.t)
+            bar = abs(drop) + (rounding * 4 + around.step_rounding * abs(fine)) * (1 / lower.t)
             known = xp.isfinite(bar)
             yield xp.where(known, fine + drop * (1 / (RATIO - 1)), 0.0), xp.where(known, bar, math.inf)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from gradproof.engine.columns import Columns
-from gradproof.engine.ladder import Ladder, first_step
-from gradproof.engine.obstacles import Obstacle
+from gradproof.engine.contraction import contract, restricted
+from gradproof.engine.estimators.ladder import Ladder, first_step
+from gradproof.engine.explanations.obstacles import Obstacle
+from gradproof.engine.jacobian.columns import Columns
 from gradproof.engine.probe import MEANINGFUL, Probe
 from gradproof.engine.results import Entry, Finding, Place
 from gradproof.engine.subject import Array, Frame, Subject
-from gradproof.engine.weighing import combine, restricted
 
 
 def not_finite(probe: Probe) -> Finding | Obstacle:
@@ -23,7 +23,7 @@ def not_finite(probe: Probe) -> Finding | Obstacle:
     ladder = Ladder(subject, restricted(subject, probe.ladder.direction, first, first + 1))
     ladder.add(0, 1, -1, -2)
     estimates = ladder.estimates()
-    sums = combine(ladder, subject.cotangent(probe.seed))
+    sums = contract(ladder, subject.cotangent(probe.seed))
     bent = bool(ladder.bends(estimates.bar).any())
     undefined = not bool(xp.isfinite(subject.centre).all())
     if bent or undefined or not sums.bar <= _most(subject, ladder):
@@ -70,7 +70,7 @@ def _have_slopes(ladder: Ladder) -> Array:
     """Which outputs have a clear slope along a direction."""
     subject, bar = ladder.subject, ladder.estimates().bar
     clear = subject.arrays.isfinite(subject.centre) & (bar <= _most(subject, ladder))
-    return clear & ~ladder.bends(bar) if len(ladder.rungs) > 2 else clear
+    return clear & ~ladder.bends(bar) if len(ladder.samples) > 2 else clear
 
 
 def _beside(probe: Probe, columns: Columns, unclear: Array) -> Array:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from gradproof.engine.asking import FEW
-from gradproof.engine.ladder import ROUNDING, Ladder, first_step
+from gradproof.engine.contraction import CAUTION, Contraction, contract, inner, predicted, restricted
+from gradproof.engine.estimators.differences import RATIO, TALL
+from gradproof.engine.estimators.ladder import ROUNDING, Ladder, first_step
+from gradproof.engine.explanations.perturbation import OWN_SIZE, wavers
 from gradproof.engine.localisation import search
-from gradproof.engine.nearby import OWN_SIZE, wavers
 from gradproof.engine.probe import MEANINGFUL, Probe, blurred
+from gradproof.engine.probing import FEW
 from gradproof.engine.results import Place
-from gradproof.engine.slopes import RATIO, TALL
 from gradproof.engine.subject import Array, Subject
-from gradproof.engine.weighing import CAUTION, Sums, combine, predicted, restricted, weighed
 
 ROUGH = 1e-6  # of the values, and of what they change by on the coarsest step: so much is no rounding and not smooth
-GENTLY = 4  # rungs below that on which a slope fills the roughness, where it shows
+GENTLY = 4  # samples below that on which a slope fills the roughness, where it shows
 LIKE = 2.0  # a leap up to so many times what is claimed, and no less than one part of as many, is of the claim's kind
 HEIGHTS = tuple(TALL / RATIO**k for k in range(6))  # of a value: of the stairs that half precisions leave
 HARDLY = 1e-2  # of what is claimed: values that first move by less do not move as claimed
@@ -31,7 +31,7 @@ class Obstacle:
     advice: str
 
 
-RANDOM = Obstacle(
+NONDETERMINISTIC = Obstacle(
     "random: the function gives different values at the same point, with every global generator held still",
     "Seed the generators that it makes for itself, or pass nondet_tol= if the difference is meant.",
 )
@@ -43,7 +43,7 @@ NOISE = Obstacle(
 )
 
 
-STAIRS = Obstacle(
+QUANTISED = Obstacle(
     "stairs: the function's values stand still on fine steps and leap on coarse ones, as rounded or quantised values "
     "do, so its slope is zero between the leaps and says nothing of what is claimed",
     "Check the function without the rounding. A backward that passes it by, a straight-through estimator, is a choice "
@@ -51,7 +51,7 @@ STAIRS = Obstacle(
 )
 
 
-DEBRIS = Obstacle(
+CANCELLATION = Obstacle(
     "rounding: the values, and what is claimed of them, change by their own size when the point moves by a rounding: "
     "they are what is left of larger numbers that cancel",
     "Check at a point, or at a size, where they do not cancel: a normalisation of more than one entry, for instance.",
@@ -78,7 +78,7 @@ TIED = Obstacle(
 )
 
 
-WAVERING = Obstacle(
+ILL_CONDITIONED = Obstacle(
     "rounding: what is claimed is off by no more than it changes by when the point moves by a rounding, as of a matrix "
     "that is nearly singular",
     "Check at a point that is better conditioned: there every digit counts.",
@@ -87,7 +87,7 @@ WAVERING = Obstacle(
 
 def roughness(probe: Probe) -> Obstacle:
     """What to call values that are too rough for a slope."""
-    return STAIRS if bool(probe.ladder.stands_still().any()) else NOISE
+    return QUANTISED if bool(probe.ladder.plateaus().any()) else NOISE
 
 
 def hardly_moves(probe: Probe) -> bool:
@@ -98,9 +98,9 @@ def hardly_moves(probe: Probe) -> bool:
     """
     subject = probe.ladder.subject
     xp, rates = subject.arrays, subject.arrays.zeros_like(subject.centre)
-    for rung in probe.ladder.rungs:
-        moved = xp.maximum(abs(rung.plus - subject.centre), abs(rung.minus - subject.centre))
-        rates = xp.where(rates == 0, moved / rung.t, rates)
+    for sample in probe.ladder.samples:
+        moved = xp.maximum(abs(sample.plus - subject.centre), abs(sample.minus - subject.centre))
+        rates = xp.where(rates == 0, moved / sample.t, rates)
     return float(abs(probe.cotangent) @ rates) < HARDLY * abs(probe.claim.slope)
 
 
@@ -111,11 +111,11 @@ def may_be_finer(probe: Probe) -> bool:
     the claimed slope would not take it further than it is rough. They are asked, if they can be taken at all.
     """
     ladder, unit = probe.ladder, probe.ladder.subject.precision
-    finest = combine(ladder.between(0), probe.cotangent)
+    finest = contract(ladder.between(0), probe.cotangent)
     if _bears_out(finest, probe):
         return True
-    rough, steep = finest.bar * ladder.rungs[0].t, max(abs(probe.claim.slope), probe.claim.largest_contribution)
-    spread = float(abs(probe.cotangent) @ ladder.afar()) * ladder.rungs[-1].t
+    rough, steep = finest.bar * ladder.samples[0].t, max(abs(probe.claim.slope), probe.claim.largest_contribution)
+    spread = float(abs(probe.cotangent) @ ladder.coarse_slopes()) * ladder.samples[-1].t
     if finest.bar <= MEANINGFUL * finest.size or rough <= ROUGH * (finest.floor / (ROUNDING * unit) + spread):
         return False  # it is smooth, or no rougher than rounding may make it
     if not (steep and 0 < rough / steep < math.inf):
@@ -125,12 +125,12 @@ def may_be_finer(probe: Probe) -> bool:
     lowest = max(gentle, possible)
     if lowest >= ladder.lowest:
         return False
-    return _bears_out(combine(ladder.aside(lowest, lowest + 1), probe.cotangent), probe) or gentle < possible
+    return _bears_out(contract(ladder.aside(lowest, lowest + 1), probe.cotangent), probe) or gentle < possible
 
 
-def may_be_debris(probe: Probe) -> bool:
-    """Whether values bear out less than is claimed, and are nothing, or move by their own size on the finest rung."""
-    centre, finest = probe.ladder.subject.centre, probe.ladder.rungs[0]
+def may_be_cancelled(probe: Probe) -> bool:
+    """Whether values bear out less than is claimed, and are nothing, or move by their own size on the finest sample."""
+    centre, finest = probe.ladder.subject.centre, probe.ladder.samples[0]
     if not 0 < abs(probe.claim.slope) >= abs(probe.sums.slope):
         return False
     moved = abs(finest.plus - centre) > OWN_SIZE * abs(centre)
@@ -150,13 +150,13 @@ def on_long_treads(probe: Probe) -> bool:
     Where values are cast, a tread may be longer than all steps.
     """
     ladder, xp, centre = probe.ladder, probe.ladder.subject.arrays, abs(probe.ladder.subject.centre)
-    stairs = ladder.stands_still()
+    stairs = ladder.plateaus()
     if not bool(stairs.any()):
         return False
     height = xp.where(stairs, math.inf, centre)
     still = xp.isfinite(centre)
-    for rung in ladder.rungs:
-        for side in (rung.minus, rung.plus):
+    for sample in ladder.samples:
+        for side in (sample.minus, sample.plus):
             change = abs(side - ladder.subject.centre)
             height = xp.where(stairs & (change > 0) & (change < height), change, height)
             still = still & (change == 0)
@@ -166,17 +166,17 @@ def on_long_treads(probe: Probe) -> bool:
     resting = xp.where(still, probe.cotangent, 0.0)
     claimed = predicted(ladder.subject, ladder.direction, resting)
     off = abs(probe.claim.slope - probe.sums.slope - claimed)
-    return off <= probe.bar and abs(claimed) * ladder.rungs[-1].t <= highest * float(abs(resting) @ centre)
+    return off <= probe.bar and abs(claimed) * ladder.samples[-1].t <= highest * float(abs(resting) @ centre)
 
 
 def matches_coarser(probe: Probe) -> bool:
     """Whether a claim that fine steps deny is what coarse steps show, which contradict the fine ones."""
-    pairs = (probe.ladder.between(k) for k in range(1, len(probe.ladder.rungs) - 1))
-    return any(_bears_out(combine(pair, probe.cotangent), probe) for pair in pairs)
+    pairs = (probe.ladder.between(k) for k in range(1, len(probe.ladder.samples) - 1))
+    return any(_bears_out(contract(pair, probe.cotangent), probe) for pair in pairs)
 
 
-def _bears_out(seen: Sums, probe: Probe) -> bool:
-    """Whether what was seen on two rungs alone is what is claimed, and contradicts what was seen on all of them."""
+def _bears_out(seen: Contraction, probe: Probe) -> bool:
+    """Whether what was seen on two samples alone is what is claimed, and contradicts what was seen on all of them."""
     claimed, bar = probe.claim.slope, CAUTION * seen.bar
     telling = seen.bar <= MEANINGFUL * abs(claimed)
     return telling and abs(seen.slope - claimed) <= bar < abs(seen.slope - probe.sums.slope) - probe.sums.bar
@@ -185,13 +185,13 @@ def _bears_out(seen: Sums, probe: Probe) -> bool:
 def on_a_tread(probe: Probe, coordinate: int) -> bool:
     """Whether values that stand still along one coordinate leap both ways, as claimed, on longer steps.
 
-    Where a coordinate moves a value little, the treads of a cast are longer than all rungs, and a slope of zero
+    Where a coordinate moves a value little, the treads of a cast are longer than all samples, and a slope of zero
     on one of them says nothing. A value that is constant stands still on that step too.
     """
     subject = probe.ladder.subject
     xp, centre = subject.arrays, subject.centre
     piece = restricted(subject, probe.ladder.direction, coordinate, coordinate + 1)
-    finest = probe.ladder.rungs[0].t
+    finest = probe.ladder.samples[0].t
     ahead, behind = subject.evaluate(piece, finest), subject.evaluate(piece, -finest)
     if subject.mode != "forward":
         return bool(((ahead == centre) & (behind == centre)).all()) and _moves_as_claimed_afar(probe, piece)
@@ -218,7 +218,7 @@ def _moves_as_claimed_afar(probe: Probe, piece: Array) -> bool:
         scales.append(abs(float(probe.cotangent[0] * subject.centre[0]) / claim))
     for t in (height * scale for scale in scales for height in HEIGHTS):
         changes = (subject.evaluate(piece, t) - subject.centre, subject.centre - subject.evaluate(piece, -t))
-        up, down = (weighed(subject, probe.cotangent, change) / (t * claim) for change in changes)
+        up, down = (inner(subject, probe.cotangent, change) / (t * claim) for change in changes)
         if up and down and 1 / LIKE <= (up + down) / 2 <= LIKE:
             return True
     return False
@@ -241,7 +241,7 @@ def obstacle(probe: Probe, outputs: int) -> Obstacle | None:
     if probe.unresolved <= max(FEW * outputs, outputs >= 20) and not blurred(probe):  # one of twenty may be an accident
         return None
     if not probe.repeatable:
-        return RANDOM
+        return NONDETERMINISTIC
     if undefined_beside(probe):
         detail = f" ({subject.trouble})" if subject.trouble else ""
         return Obstacle(
@@ -285,14 +285,14 @@ def _not_finite(subject: Subject, probe: Probe) -> int:
     centre = subject.centre
     if subject.finite:
         return 0
-    around = probe.ladder.rungs[-1]
+    around = probe.ladder.samples[-1]
     constant = (around.plus == centre) & (around.minus == centre)
     return int((~subject.arrays.isfinite(centre) & ~constant).sum())
 
 
 def undefined_beside(probe: Probe) -> bool:
-    """Whether the function has no finite value on one side of the point, or on both, on the finest rung."""
-    finest = probe.ladder.rungs[0]
+    """Whether the function has no finite value on one side of the point, or on both, on the finest sample."""
+    finest = probe.ladder.samples[0]
     return not math.isfinite(float((finest.plus - finest.minus).sum()))
 
 
@@ -301,7 +301,7 @@ def kink(subject: Subject, probe: Probe) -> Obstacle:
     output, direction = probe.kinks[0], probe.ladder.direction
     unit = subject.arrays.zeros_like(subject.centre)
     unit[output] = 1.0
-    before, after = (float(side[output]) for side in probe.ladder.sides(probe.ladder.rungs[0]))
+    before, after = (float(side[output]) for side in probe.ladder.sides(probe.ladder.samples[0]))
     claimed = predicted(subject, direction, unit)
     place = None
     coordinate = _kinked_coordinate(subject, probe)
@@ -310,7 +310,7 @@ def kink(subject: Subject, probe: Probe) -> Obstacle:
         alone = Ladder(subject, piece)
         alone.add(probe.ladder.lowest)
         step = float(direction[coordinate].sum())
-        sides = [float(side[output]) / step for side in alone.sides(alone.rungs[0])]
+        sides = [float(side[output]) / step for side in alone.sides(alone.samples[0])]
         before, after = sides if step > 0 else reversed(sides)
         claimed = predicted(subject, piece, unit) / step
         place = subject.inputs.locate(coordinate)
@@ -334,17 +334,17 @@ def kink_at(place: Place | None, output: Place, sides: tuple[float, float], clai
 
 def _kinked_coordinate(subject: Subject, probe: Probe) -> int | None:
     """The input entry that the kink lies in, by bisection on the bend; None where no single one carries it."""
-    output, rung = probe.kinks[0], probe.ladder.rungs[0]
+    output, sample = probe.kinks[0], probe.ladder.samples[0]
     centre = subject.centre[output]
 
     def bend(low: int, high: int) -> float:
         piece = restricted(subject, probe.ladder.direction, low, high)
-        ahead, behind = subject.evaluate(piece, rung.t)[output], subject.evaluate(piece, -rung.t)[output]
+        ahead, behind = subject.evaluate(piece, sample.t)[output], subject.evaluate(piece, -sample.t)[output]
         found = float((ahead - centre) - (centre - behind))
         return found if math.isfinite(found) else 0.0
 
-    before, after = (float(side[output]) for side in probe.ladder.sides(rung))
-    whole = (after - before) * rung.t
+    before, after = (float(side[output]) for side in probe.ladder.sides(sample))
+    whole = (after - before) * sample.t
     found = search(
         subject.inputs.size, subject.inputs.spans, bend, threshold=0.02 * abs(whole), whole=whole, most=1
     ).found

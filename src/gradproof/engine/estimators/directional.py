@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gradproof.engine.ladder import ROUNDING, first_step
-from gradproof.engine.slopes import RATIO, Noise, Rung, best_slopes
+from gradproof.engine.estimators.differences import RATIO, Noise, Sample, best_slopes
+from gradproof.engine.estimators.ladder import ROUNDING, first_step
 from gradproof.engine.subject import Array, Subject
 
 
@@ -30,10 +30,10 @@ def slopes_along(subject: Subject, directions: Array, measured: Measured | None 
         return measured.along(directions)
     xp, unit, count = subject.arrays, subject.precision, directions.shape[0]
     centre = xp.concatenate([subject.centre] * count) if count > 1 else subject.centre
-    rungs = []
+    samples = []
     for t in (1.0, RATIO):
         minus, plus = (subject.evaluate_many(directions, sign * t).reshape(-1) for sign in (-1.0, 1.0))
-        rungs.append(Rung(t, minus, plus))
+        samples.append(Sample(t, minus, plus))
     rounding = ROUNDING * unit
-    found = best_slopes(xp, centre, rungs, Noise(rounding, rounding, subject.tiny, 4 * unit / first_step(unit)))
+    found = best_slopes(xp, centre, samples, Noise(rounding, rounding, subject.tiny, 4 * unit / first_step(unit)))
     return found.value.reshape(count, -1), found.bar.reshape(count, -1)

@@ -1,7 +1,7 @@
 """Inputs that are rounded to a lower precision inside, where they are zero: no ladder shows it.
 
 A step from zero is rounded by a share of its own length, which is the same at four times the length. So the slopes on
-all rungs agree, and are off; on steps of other lengths they are off by another share.
+all samples agree, and are off; on steps of other lengths they are off by another share.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from gradproof.engine.ladder import Ladder
+from gradproof.engine.contraction import contract, restricted
+from gradproof.engine.estimators.ladder import Ladder
+from gradproof.engine.explanations.obstacles import Obstacle
 from gradproof.engine.localisation import Located, best_exponent
-from gradproof.engine.obstacles import Obstacle
 from gradproof.engine.probe import Probe
 from gradproof.engine.results import Entry
-from gradproof.engine.weighing import combine, restricted
 
 LENGTHS = tuple(2.0 ** (k * 0.6180339887 % 1) for k in range(7))  # no two of them in a ratio of small numbers
 ABOUT = 3.0  # times the width of what is seen, within which a claim lies about it
@@ -64,7 +64,7 @@ def _is_grainy(probe: Probe, coordinate: int, entry: Entry) -> bool:
     for length in LENGTHS:
         ladder = Ladder(subject, length * piece)
         ladder.add(exponent, exponent + 1)
-        sums = combine(ladder, probe.cotangent)
+        sums = contract(ladder, probe.cotangent)
         size = max(size, sums.size / length)
         slopes.append(sums.slope / length)
         lows.append((sums.slope - sums.bar) / length)

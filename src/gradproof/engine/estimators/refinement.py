@@ -1,28 +1,28 @@
-"""Growing a ladder: rungs below and above, for as long as they tell more."""
+"""Growing a ladder: samples below and above, for as long as they tell more."""
 
 from __future__ import annotations
 
 import math
 
-from gradproof.engine.ladder import CLIMB, SAMPLE, Ladder
+from gradproof.engine.contraction import CAUTION, SPREAD
+from gradproof.engine.estimators.differences import RATIO, Estimates
+from gradproof.engine.estimators.ladder import CLIMB, SAMPLE, Ladder
 from gradproof.engine.probe import NEAR_FLOOR
-from gradproof.engine.slopes import RATIO, Estimates
 from gradproof.engine.subject import Array
-from gradproof.engine.weighing import CAUTION, SPREAD
 
 UNRESOLVED = 0.5  # an output whose bar is this fraction of the slope says nothing
 STILL = 1e-3  # of the step: a bar below this tells a value that stands still
 FALLEN = 1e-3  # of the slope that far steps show: a bar below this tells that the slope falls to nothing
-FINEST = -9  # the lowest rung, as a power of `RATIO`
+FINEST = -9  # the lowest sample, as a power of `RATIO`
 MOST = 0.1  # of the outputs saying nothing is reason enough to go on
-WORTH_IT = 1.3  # a new rung that narrows the bar by less than this is the last one
+WORTH_IT = 1.3  # a new sample that narrows the bar by less than this is the last one
 OUTLIER = 100.0  # times the bar that 99 % of the outputs keep to
 
 
 def grow(ladder: Ladder, cotangent: Array, step: float, enough: float) -> None:
-    """Add rungs below, against truncation, kinks and edges, and above, against noise, while they help.
+    """Add samples below, against truncation, kinks and edges, and above, against noise, while they help.
 
-    That is until the bar is narrow enough. Where no bar is, the ladder is to be thorough: it gets a few rungs below in
+    That is until the bar is narrow enough. Where no bar is, the ladder is to be thorough: it gets a few samples below in
     any case, and above all that there are, since values may stand still on small steps.
     """
     stride = max(1, ladder.subject.outputs.size // SAMPLE)
@@ -60,9 +60,9 @@ def most_informative_bar(ladder: Ladder, estimates: Estimates) -> Array:
     share = slope / largest
     typical = largest * math.sqrt(float(share @ share) / max(1, ladder.subject.outputs.size))
     enough = xp.maximum(UNRESOLVED * xp.where(slope > typical, slope, typical), NEAR_FLOOR * estimates.floor)
-    if len(ladder.rungs) < 3:
+    if len(ladder.samples) < 3:
         return enough
-    return xp.maximum(enough, xp.where(ladder.wavers(), STILL * ladder.shortest, FALLEN * ladder.afar()))
+    return xp.maximum(enough, xp.where(ladder.wavers(), STILL * ladder.shortest, FALLEN * ladder.coarse_slopes()))
 
 
 def outliers(estimates: Estimates) -> Array:
@@ -73,7 +73,7 @@ def outliers(estimates: Estimates) -> Array:
 
 
 def _certain(ladder: Ladder, step: float) -> list[int]:
-    """The rungs that a thorough ladder gets in any case."""
+    """The samples that a thorough ladder gets in any case."""
     below = range(max(FINEST, min(ladder.lowest - 1, -2)), ladder.lowest)
     above = range(ladder.highest + 1, ladder.highest + 1 + math.ceil(-math.log(step, RATIO)))
     return [*below, *(exponent for exponent in above if step * RATIO**exponent <= CLIMB)]
@@ -88,12 +88,12 @@ def _score(ladder: Ladder, cotangent: Array, stride: int) -> tuple[float, float]
     telling = estimates.bar < most
     weighted = abs(cotangent) * ladder.subject.arrays.where(telling, estimates.bar, most)
     score = min(float(weighted.sum()), SPREAD * math.sqrt(float(weighted @ weighted)))
-    if len(ladder.rungs) > 2:
+    if len(ladder.samples) > 2:
         telling = telling | ladder.bends(estimates.bar) | ladder.jumps()  # they say all that they will ever say
     return score, 1 - float(telling.sum()) / ladder.subject.outputs.size
 
 
 def _edge(ladder: Ladder) -> bool:
-    """Whether the function is undefined somewhere beside the point, even on the finest rung."""
-    finest = ladder.rungs[0]
+    """Whether the function is undefined somewhere beside the point, even on the finest sample."""
+    finest = ladder.samples[0]
     return not math.isfinite(float((finest.plus - finest.minus).sum()))

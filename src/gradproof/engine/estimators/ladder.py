@@ -1,6 +1,6 @@
 """A ladder: the values of a function on both sides of a point, at steps t = …, ¼, 1, 4, 16, … along one direction.
 
-It grows by a rung at a time, remembers the values, and knows what they say: slopes, kinks, jumps.
+It grows by a sample at a time, remembers the values, and knows what they say: slopes, kinks, jumps.
 Nothing in this module knows about autograd, layouts or reports.
 """
 
@@ -11,14 +11,22 @@ import math
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from gradproof.engine.slopes import RATIO, Estimates, Noise, Rung, best_slopes, noise_around, precision_shown
-from gradproof.engine.subject import Array, Subject, Watched
+from gradproof.engine.estimators.differences import (
+    RATIO,
+    Estimates,
+    Noise,
+    Sample,
+    best_slopes,
+    noise_around,
+    precision_shown,
+)
+from gradproof.engine.subject import Array, OutputSubset, Subject
 
 ROUNDING = 0.75  # units of rounding in the slope from values that are rounded correctly: 0.54, and some to spare
 CHUNK = 1 << 16  # entries worked on at once: small enough for the processor's cache, large enough to amortise a call
 CLIMB = 0.5  # the largest step, relative to the point's own scale
 WIDE = 2.0**-5  # to either side, relative to the point's own scale: no half precision rounds so much away
-BOTTOM = (0, 1)  # the exponents of the rungs that a ladder begins with
+BOTTOM = (0, 1)  # the exponents of the samples that a ladder begins with
 ULPS = 8  # units of rounding by which a value that stands still may waver
 SAMPLE = 1 << 12  # outputs that stand for all when noise is told
 
@@ -47,8 +55,8 @@ class Ladder:
     def __init__(self, subject: Subject, direction: Array, whole: Array = None) -> None:
         """`whole` is the direction that this one is a part of, if it is."""
         self.subject, self.direction, self.whole = subject, direction, whole
-        self.rungs: list[Rung] = []
-        self._fetched: dict[int, Rung] = {}
+        self.samples: list[Sample] = []
+        self._fetched: dict[int, Sample] = {}
         self._known: Estimates | None = None
         self._noise: Noise | None = None
         self._shortest: float | None = None
@@ -81,112 +89,114 @@ class Ladder:
         return self._moved
 
     def farthest(self) -> tuple[Array, Array]:
-        """How far each output has gone from its value at the point on the coarsest rung on which it is defined.
+        """How far each output has gone from its value at the point on the coarsest sample on which it is defined.
 
-        The larger change of the two sides, and the step; NaN where it is defined on no rung, on both sides.
+        The larger change of the two sides, and the step; NaN where it is defined on no sample, on both sides.
         """
         xp, centre = self.subject.arrays, self.subject.centre
         change, step = math.nan * xp.ones_like(centre), xp.ones_like(centre)
-        for rung in reversed(self.rungs):
-            seen = xp.maximum(abs(rung.plus - centre), abs(rung.minus - centre))
+        for sample in reversed(self.samples):
+            seen = xp.maximum(abs(sample.plus - centre), abs(sample.minus - centre))
             known = xp.isfinite(seen)
-            change, step = xp.where(known, seen, change), xp.where(known, rung.t, step)
+            change, step = xp.where(known, seen, change), xp.where(known, sample.t, step)
             if bool(known.all()):
                 break
         return change, step
 
-    def afar(self) -> Array:
-        """How steeply each output leaves its value at the point, seen from afar."""
+    def coarse_slopes(self) -> Array:
+        """How steeply each output leaves its value at the point, seen from coarse_slopes."""
         change, step = self.farthest()
         return self.subject.arrays.where(change == change, change / step, 0.0)
 
     @property
     def lowest(self) -> int:
-        """The exponent of the finest rung."""
-        return round(math.log(self.rungs[0].t, RATIO))
+        """The exponent of the finest sample."""
+        return round(math.log(self.samples[0].t, RATIO))
 
     @property
     def highest(self) -> int:
-        """The exponent of the coarsest rung."""
-        return round(math.log(self.rungs[-1].t, RATIO))
+        """The exponent of the coarsest sample."""
+        return round(math.log(self.samples[-1].t, RATIO))
 
     def fetch(self, *exponents: int) -> None:
-        """Evaluate the rungs at t = 4^exponent together, to be added later."""
+        """Evaluate the samples at t = 4^exponent together, to be added later."""
         wanted = [exponent for exponent in exponents if exponent not in self._fetched]
         values = self.subject.evaluate_along(
             self.direction, [sign * RATIO**exponent for exponent in wanted for sign in (-1.0, 1.0)]
         )
         for number, exponent in enumerate(wanted):
-            self._fetched[exponent] = Rung(RATIO**exponent, values[2 * number], values[2 * number + 1])
+            self._fetched[exponent] = Sample(RATIO**exponent, values[2 * number], values[2 * number + 1])
 
     def add(self, *exponents: int) -> None:
-        """Add the rungs at t = 4^exponent."""
+        """Add the samples at t = 4^exponent."""
         self.fetch(*exponents)
-        rungs = [*self.rungs, *map(self._fetched.pop, exponents)]
-        self.rungs = sorted(rungs, key=lambda rung: rung.t)
+        samples = [*self.samples, *map(self._fetched.pop, exponents)]
+        self.samples = sorted(samples, key=lambda sample: sample.t)
         self._known = self._noise = None
 
     def aside(self, *exponents: int) -> Ladder:
-        """A ladder of these rungs alone, which are kept for when they are added to this one."""
+        """A ladder of these samples alone, which are kept for when they are added to this one."""
         self.fetch(*exponents)
         other = Ladder(self.subject, self.direction)
-        other.rungs = [self._fetched[exponent] for exponent in sorted(exponents)]
+        other.samples = [self._fetched[exponent] for exponent in sorted(exponents)]
         return other
 
     def noise(self) -> Noise:
-        """The noise of values: what their type allows, or, on more than two rungs, what is usual among the outputs."""
+        """The noise of values: what their type allows, or, on more than two samples, what is usual among the outputs."""
         if self._noise is None:
             unit = self.subject.precision
             every = slice(None, None, max(1, self.subject.outputs.size // SAMPLE))
-            cast = 0.0 if len(self.rungs) < 3 else self._cast(every)
+            cast = 0.0 if len(self.samples) < 3 else self._cast(every)
             rounding = ROUNDING * max(unit, cast)
             least = Noise(
                 rounding=rounding,
                 grain=rounding,
                 tiny=self.subject.tiny,
-                slip=4 * unit / first_step(unit),
+                step_rounding=4 * unit / first_step(unit),
                 wide=math.inf if cast > unit else WIDE / first_step(unit),
                 share=rounding if cast > unit else 0.0,
             )
-            if len(self.rungs) < 3:
+            if len(self.samples) < 3:
                 return least
             self._noise = noise_around(self.subject.centre[every], self._cut(every), least)
         return self._noise
 
     def _cast(self, where: slice) -> float:
-        """The precision that the values show on the coarsest rung, the finest and at the point, if it is a low one."""
-        seen = [side for rung in (self.rungs[0], self.rungs[-1]) for side in (rung.minus[where], rung.plus[where])]
+        """The precision that the values show on the coarsest sample, the finest and at the point, if it is a low one."""
+        seen = [
+            side for sample in (self.samples[0], self.samples[-1]) for side in (sample.minus[where], sample.plus[where])
+        ]
         return precision_shown(self.subject.arrays, [self.subject.centre[where], *seen])
 
     def values(self, t: float) -> Array:
         """The values at one step, of either sign, which are not kept if they are not there."""
-        known = next((rung for rung in self.rungs if rung.t == abs(t)), None)
+        known = next((sample for sample in self.samples if sample.t == abs(t)), None)
         if known is None:
             return self.subject.evaluate(self.direction, t)
         return known.plus if t > 0 else known.minus
 
     def spent(self) -> Ladder:
-        """The two rungs that a ladder begins with, without their values: they are of no further use, and large."""
+        """The two samples that a ladder begins with, without their values: they are of no further use, and large."""
         other = Ladder(self.subject, self.direction)
-        other.rungs = [Rung(RATIO**exponent, None, None) for exponent in BOTTOM]
+        other.samples = [Sample(RATIO**exponent, None, None) for exponent in BOTTOM]
         return other
 
     def between(self, k: int) -> Ladder:
-        """The ladder of two neighbouring rungs alone."""
+        """The ladder of two neighbouring samples alone."""
         pair = Ladder(self.subject, self.direction)
-        pair.rungs = self.rungs[k : k + 2]
+        pair.samples = self.samples[k : k + 2]
         return pair
 
     def sampled(self, stride: int) -> Ladder:
         """The same ladder, for every so many outputs."""
         xp = self.subject.arrays
         every = xp.arange(0, self.subject.outputs.size, stride, device=self.subject.centre.device)
-        return self.watching(Watched(self.subject, every))
+        return self.watching(OutputSubset(self.subject, every))
 
-    def watching(self, few: Watched) -> Ladder:
+    def watching(self, few: OutputSubset) -> Ladder:
         """The same ladder, for some of the outputs alone."""
         cut = Ladder(few, self.direction, self.whole)
-        cut.rungs = [Rung(rung.t, rung.minus[few.chosen], rung.plus[few.chosen]) for rung in self.rungs]
+        cut.samples = [Sample(sample.t, sample.minus[few.chosen], sample.plus[few.chosen]) for sample in self.samples]
         return cut
 
     def pieces(self, low: int, high: int) -> Iterator[tuple[slice, Estimates]]:
@@ -202,7 +212,7 @@ class Ladder:
         """The best slope of every output, and its bar."""
         size = self.subject.outputs.size
         if self._known is None and size <= CHUNK:
-            self._known = best_slopes(self.subject.arrays, self.subject.centre, self.rungs, self.noise())
+            self._known = best_slopes(self.subject.arrays, self.subject.centre, self.samples, self.noise())
         elif self._known is None:
             xp, centre = self.subject.arrays, self.subject.centre
             whole = Estimates(xp.empty_like(centre), xp.empty_like(centre), xp.empty_like(centre))
@@ -215,21 +225,21 @@ class Ladder:
     def _best(self, where: slice) -> Estimates:
         return best_slopes(self.subject.arrays, self.subject.centre[where], self._cut(where), self.noise())
 
-    def _cut(self, where: slice) -> list[Rung]:
-        return [Rung(rung.t, rung.minus[where], rung.plus[where]) for rung in self.rungs]
+    def _cut(self, where: slice) -> list[Sample]:
+        return [Sample(sample.t, sample.minus[where], sample.plus[where]) for sample in self.samples]
 
     def bends(self, bar: Array) -> Array:
         """Which outputs have a kink at the point itself, given the bars of their slopes.
 
-        A jump of the slope is told from curvature and from noise by its size on the three lowest rungs: of a smooth
+        A jump of the slope is told from curvature and from noise by its size on the three lowest samples: of a smooth
         function it shrinks with the step, of noise it grows as the step shrinks, of a kink it stays. Only a jump that
         makes up much of the bar matters.
         """
-        grainy = 20 * self.noise().rounding / self.rungs[0].t
+        grainy = 20 * self.noise().rounding / self.samples[0].t
 
         def bend(where: slice) -> Array:
-            centre, rungs = self.subject.centre[where], self._cut(where)[:3]
-            jumps = [rung.split(centre)[1] * (1 / rung.t) for rung in rungs]
+            centre, samples = self.subject.centre[where], self._cut(where)[:3]
+            jumps = [sample.split(centre)[1] * (1 / sample.t) for sample in samples]
             clear = (abs(jumps[0]) > 0.4 * bar[where]) & (abs(jumps[0]) > grainy * abs(centre))
             return _stays(clear, jumps, 0.25)
 
@@ -240,9 +250,9 @@ class Ladder:
         least = self._least_leap
 
         def leap(where: slice) -> Array:
-            centre, rungs = self.subject.centre[where], self._cut(where)[:3]
-            leaps = [rung.split(centre)[1] for rung in rungs]
-            finest, size = rungs[0], abs(leaps[0])
+            centre, samples = self.subject.centre[where], self._cut(where)[:3]
+            leaps = [sample.split(centre)[1] for sample in samples]
+            finest, size = samples[0], abs(leaps[0])
             clear = (size > least * abs(centre)) & (size > 0.5 * abs(finest.plus - finest.minus))
             return _stays(clear, leaps, 0.02)
 
@@ -253,7 +263,7 @@ class Ladder:
         least = self._least_leap
 
         def fall(where: slice) -> Array:
-            falls = [rung.plus - rung.minus for rung in self._cut(where)[:3]]
+            falls = [sample.plus - sample.minus for sample in self._cut(where)[:3]]
             clear = abs(falls[0]) > least * abs(self.subject.centre[where])
             return _stays(clear, falls, 0.02)
 
@@ -264,10 +274,10 @@ class Ladder:
         """What is a leap, relative to a value: more than rounding, and than that of a cast."""
         return max(1e3 * self.subject.precision, 4 * self.noise().rounding)
 
-    def stands_still(self) -> Array:
-        """Which outputs do not change at all on the two finest rungs, and do on the coarsest."""
+    def plateaus(self) -> Array:
+        """Which outputs do not change at all on the two finest samples, and do on the coarsest."""
 
-        if len(self.rungs) < 3:
+        if len(self.samples) < 3:
             return self.subject.centre != self.subject.centre
         moves = ~self.wavers()
 
@@ -292,14 +302,14 @@ class Ladder:
             flags[where] = flag(where)
         return flags
 
-    def sides(self, rung: Rung) -> tuple[Array, Array]:
+    def sides(self, sample: Sample) -> tuple[Array, Array]:
         """The slopes on the two sides of the point, at one step."""
         centre = self.subject.centre
-        return (centre - rung.minus) / rung.t, (rung.plus - centre) / rung.t
+        return (centre - sample.minus) / sample.t, (sample.plus - centre) / sample.t
 
 
 def _stays(clear: Array, jumps: list[Array], within: float) -> Array:
-    """Where a jump that is clear on the finest rung is as large on the next ones."""
+    """Where a jump that is clear on the finest sample is as large on the next ones."""
     for finer, coarser in pairwise(jumps):
         clear = clear & (abs(finer - coarser) <= within * abs(finer))
     return clear

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from gradproof.engine.measuring import Measured
+from gradproof.engine.estimators.directional import Measured
 from gradproof.engine.results import Entry, Finding, HeatMap, Reading, Resolution, Verdict
 
 RAISED = "The derivative raised "

@@ -13,12 +13,12 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from gradproof.engine.judgement import Judgement
+from gradproof.engine.contraction import Probing, tolerance_along
+from gradproof.engine.explanations.perturbation import answer, answer_at, question, scatter
 from gradproof.engine.judging import judge, raised
-from gradproof.engine.nearby import answer, answer_at, question, scatter
 from gradproof.engine.results import Entry, Finding, Resolution, Verdict
 from gradproof.engine.subject import Array, DerivativeError, Frame, Subject
-from gradproof.engine.weighing import Probing, forgiving
+from gradproof.engine.verdict import Judgement
 
 ROUNDINGS = 8.0  # units of rounding that an entry may be off
 OTHERS = 3  # further incoming gradients
@@ -63,7 +63,7 @@ def judge_rounded(
         finding = raised(subject, error) if error.absent else _raised_here(subject, error)
         return replace(judgement, verdict=Verdict.FAIL, reason=finding.message, findings=(finding,))
     truth = answer(wide, asked)
-    accepted = forgiving(subject, asked, options)
+    accepted = tolerance_along(subject, asked, options)
     allowed = _allowed(subject, wide, asked, truth, seed) + accepted.atol + accepted.rtol * abs(truth)
     # an infinity on the way may meet another, or a zero, and end as NaN
     overflow = ~subject.arrays.isfinite(claimed) & (abs(truth) + allowed > 0.5 * subject.largest)

@@ -9,25 +9,25 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from gradproof.engine.climbing import FINEST, grow, most_informative_bar, outliers
-from gradproof.engine.ladder import BOTTOM, Ladder, first_step
-from gradproof.engine.probe import ENOUGH, NEAR_FLOOR, Probe, blurred, dust, wide
-from gradproof.engine.slopes import RATIO
-from gradproof.engine.subject import Array, Subject, Watched
-from gradproof.engine.weighing import (
+from gradproof.engine.contraction import (
     CAUTION,
     CLAIM_ACCURACY,
     CLAIM_ROUNDING,
+    Contraction,
     Probing,
-    Sums,
     claim_of,
     claimed,
-    combine,
-    combine_each,
-    forgiving,
+    contract,
+    contract_each,
     glance,
     restricted,
+    tolerance_along,
 )
+from gradproof.engine.estimators.differences import RATIO
+from gradproof.engine.estimators.ladder import BOTTOM, Ladder, first_step
+from gradproof.engine.estimators.refinement import FINEST, grow, most_informative_bar, outliers
+from gradproof.engine.probe import ENOUGH, NEAR_FLOOR, Probe, blurred, rounding_floor, wide
+from gradproof.engine.subject import Array, OutputSubset, Subject
 
 FINE = 5e-3  # a bar above this fraction of the largest contribution is narrowed by asking about blocks of outputs
 BLOCKS = 256  # at most
@@ -66,11 +66,11 @@ def _asked(ladder: Ladder, step: float, seed: int, options: Probing) -> list[Pro
     probes = _seen_at_a_glance(ladder, seeds, seed, options) if vast and subject.finite else []
     if probes:
         return probes
-    if not ladder.rungs:
+    if not ladder.samples:
         ladder.add(*BOTTOM)
     for together in [[each] for each in seeds] if vast else [seeds]:  # of vast ones, one at a time is held
         cotangents = [subject.cotangent(each) for each in together]
-        for cotangent, sums in zip(cotangents, combine_each(ladder, cotangents), strict=True):
+        for cotangent, sums in zip(cotangents, contract_each(ladder, cotangents), strict=True):
             probe = _claimed(ladder, cotangent, sums, seed, options)
             refined = _by_blocks(probe, options) if _clear(probe) else probe
             if not (_clear(probe) and refined.agrees):
@@ -88,7 +88,7 @@ def _is_vast(subject: Subject) -> bool:
 def _seen_at_a_glance(ladder: Ladder, seeds: list[int], seed: int, options: Probing) -> list[Probe]:
     """The answers for very many outputs, held for no longer than they are needed; none where one leaves a doubt."""
 
-    def answer(cotangent: Array, sums: Sums) -> Probe | None:
+    def answer(cotangent: Array, sums: Contraction) -> Probe | None:
         probe = _claimed(ladder, cotangent, sums, seed, options)
         largest = probe.claim.largest_contribution
         narrow = probe.bar <= (FINE * largest if largest else NEAR_FLOOR * sums.floor)
@@ -108,16 +108,16 @@ def _strays(ladder: Ladder, step: float, seed: int, options: Probing) -> list[Pr
     """Every claimed slope beside the measured one; those that lie outside their bars are looked at by themselves."""
     subject = ladder.subject
     pushed, estimates = subject.pushforward(ladder.direction), ladder.estimates()
-    caution = CAUTION if len(ladder.rungs) < 3 else CAUTION**2
+    caution = CAUTION if len(ladder.samples) < 3 else CAUTION**2
     rounding = CLAIM_ROUNDING * subject.gradient_precision + CLAIM_ACCURACY
     change = float(subject.arrays.where(pushed == pushed, abs(pushed), 0.0).max())
-    left = dust(ladder, subject.claim_size or change / ladder.shortest, subject.claim_change or change)
+    left = rounding_floor(ladder, subject.claim_size or change / ladder.shortest, subject.claim_change or change)
     slack = left + caution * subject.precision * _hidden(ladder)
     allowed = caution * estimates.bar + rounding * abs(pushed) + slack
     astray = subject.arrays.where(~(abs(pushed - estimates.value) <= allowed))[0]
     if not astray.shape[0]:
         return []
-    few = ladder.watching(Watched(subject, astray))
+    few = ladder.watching(OutputSubset(subject, astray))
     return [_look_closer(_compare(few, few.subject.cotangent(seed), seed, options), step, options)]
 
 
@@ -139,12 +139,14 @@ def _doubted(probe: Probe, cotangent: Array, step: float, options: Probing) -> l
     suspects = _suspects(ladder) if probe.coarse else None
     if suspects is not None:
         rest = _without(cotangent, suspects)
-        sums = combine(ladder, rest)
+        sums = contract(ladder, rest)
         if not wide(sums, probe.claim):
             calm = _claimed(ladder, rest, sums, probe.seed, options)
             calm = _by_blocks(calm, options) if _clear(calm) else calm
             if _clear(calm):
-                few = _compare(ladder.watching(Watched(subject, suspects)), cotangent[suspects], probe.seed, options)
+                few = _compare(
+                    ladder.watching(OutputSubset(subject, suspects)), cotangent[suspects], probe.seed, options
+                )
                 return [calm, _look_closer(few, step, options)]
     return [_look_closer(probe, step, options)]
 
@@ -205,7 +207,7 @@ def _deeper(probe: Probe) -> bool:
     """
     ladder = probe.ladder
     gap = abs(probe.claim.slope - probe.sums.slope)
-    finest = combine(ladder.between(0), probe.cotangent)
+    finest = contract(ladder.between(0), probe.cotangent)
     noise = max(finest.bar, finest.floor)
     if not 0 < noise < math.inf or not gap < math.inf:
         return False
@@ -213,7 +215,7 @@ def _deeper(probe: Probe) -> bool:
     lowest = max(FINEST, ladder.lowest - spare)
     if lowest >= ladder.lowest - 1:
         return False
-    seen = combine(ladder.aside(lowest, lowest + 1), probe.cotangent)
+    seen = contract(ladder.aside(lowest, lowest + 1), probe.cotangent)
     if abs(seen.slope - probe.sums.slope) <= seen.bar + probe.bar:
         return False
     ladder.add(*range(lowest, ladder.lowest))
@@ -221,10 +223,10 @@ def _deeper(probe: Probe) -> bool:
 
 
 def _compare(ladder: Ladder, cotangent: Array, seed: int, options: Probing) -> Probe:
-    return _claimed(ladder, cotangent, combine(ladder, cotangent), seed, options)
+    return _claimed(ladder, cotangent, contract(ladder, cotangent), seed, options)
 
 
-def _claimed(ladder: Ladder, cotangent: Array, sums: Sums, seed: int, options: Probing) -> Probe:
+def _claimed(ladder: Ladder, cotangent: Array, sums: Contraction, seed: int, options: Probing) -> Probe:
     vector, weights = claimed(ladder.subject, ladder.direction, cotangent)
     apart = ladder.whole is not None and ladder.subject.mode == "reverse"
     return Probe(
@@ -238,7 +240,7 @@ def _claimed(ladder: Ladder, cotangent: Array, sums: Sums, seed: int, options: P
             vector,
             weights,
             ladder.subject.gradient_precision,
-            forgiving(ladder.subject, ladder.direction, options),
+            tolerance_along(ladder.subject, ladder.direction, options),
         ),
     )
 
@@ -249,12 +251,12 @@ def _settle(probe: Probe, cotangent: Array, options: Probing) -> Probe:
     estimates = ladder.estimates()
     telling = estimates.bar <= FINE * abs(estimates.value)  # by itself, however wide its bar is beside the others'
     useless = ~(estimates.bar <= most_informative_bar(ladder, estimates)) | (outliers(estimates) & ~telling)
-    if len(ladder.rungs) > 2:
+    if len(ladder.samples) > 2:
         useless = useless | ladder.jumps()
     unresolved = int(useless.sum())
     settled = _compare(ladder, xp.where(useless, 0.0, cotangent) if unresolved else cotangent, probe.seed, options)
     kinks: tuple[int, ...] = ()
-    if len(ladder.rungs) > 2:
+    if len(ladder.samples) > 2:
         largest = max(settled.claim.largest_contribution, probe.claim.largest_contribution)
         hides = ladder.bends(estimates.bar) & (abs(cotangent) * estimates.bar > MATERIAL * largest)
         kinks = tuple(int(output) for output in xp.where(hides)[0][:10])
@@ -274,14 +276,14 @@ def _by_blocks(probe: Probe, options: Probing) -> Probe:
     affordable = max(1, WORK // subject.inputs.size)
     wanted = min(BLOCKS, (min(probe.bar / largest, 1.0) / FINE) ** 2)
     count = min(size, affordable, math.ceil(wanted))
-    forgiven = forgiving(subject, probe.ladder.direction, options)
+    tolerated = tolerance_along(subject, probe.ladder.direction, options)
     blocks = []
     for number in range(count):
         low, high = size * number // count, size * (number + 1) // count
         cotangent = restricted(subject, probe.cotangent, low, high)
         vector, weights = claimed(subject, probe.ladder.direction, cotangent)
-        claim = claim_of(vector, weights, subject.gradient_precision, forgiven)
-        sums = combine(probe.ladder, cotangent, low, high)
+        claim = claim_of(vector, weights, subject.gradient_precision, tolerated)
+        sums = contract(probe.ladder, cotangent, low, high)
         blocks.append(replace(probe, cotangent=cotangent, claimed=vector, claim=claim, sums=sums))
     wrong = [block for block in blocks if not block.agrees]
     if wrong:

@@ -1,0 +1,1 @@
+"""Slopes from values, each with an error bar."""

@@ -1,0 +1,1 @@
+"""Why a claim outside its bar need not be wrong."""

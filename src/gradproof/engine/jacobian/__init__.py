@@ -1,0 +1,1 @@
+"""Full coverage: every entry of the Jacobian."""
