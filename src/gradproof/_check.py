@@ -9,7 +9,7 @@ from typing import Any
 from gradproof._options import Options, modes_of
 from gradproof._report import Report
 from gradproof._session import session
-from gradproof.engine.results import Checked, Cost
+from gradproof.engine.results import Checked, Cost, Verdict
 from gradproof.errors import GradientError
 from gradproof.report.progress import Bar
 
@@ -104,10 +104,12 @@ def examine(func: Callable[..., Any], inputs: Any, *, wrt: Any, options: Options
         examination = Examination(subject, options, seed, incoming, bar)
         judgement = examination.judgement()
     tally = subject.tally
+    obstacle = judgement.obstacle if judgement.verdict is Verdict.INCONCLUSIVE else None
     report = Report(
         verdict=judgement.verdict,
-        reason=judgement.reason,
-        advice=judgement.advice,
+        reason=obstacle.reason if obstacle else None,
+        message=judgement.message,
+        hint=obstacle.hint if obstacle else "",
         findings=judgement.findings,
         notes=judgement.notes,
         resolution=judgement.resolution,
@@ -130,5 +132,6 @@ def examine(func: Callable[..., Any], inputs: Any, *, wrt: Any, options: Options
             derivatives=tuple(examination.derivatives),
             coverage=options.coverage,
         ),
+        unsupported=judgement.unsupported,
     )
     return session.tell(report)

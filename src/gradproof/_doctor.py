@@ -70,7 +70,9 @@ def _trials() -> Iterator[Line]:
     }
     for what, options in trials.items():
         report = check(torch.sin, x, seed=0, contracts=(), **options)
-        yield Line(what, "works" if report.passed else f"a right gradient did not pass: {report.reason}", report.passed)
+        yield Line(
+            what, "works" if report.passed else f"a right gradient did not pass: {report.message}", report.passed
+        )
     found = not check(_halved, x, seed=0).passed
     yield Line("a wrong gradient", "is found" if found else "was not found", found)
 

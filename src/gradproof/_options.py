@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gradproof.engine.contraction import Probing
+from gradproof.engine.options import Probing
 from gradproof.errors import InputError
 
 MODES = ("reverse", "forward")

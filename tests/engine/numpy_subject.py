@@ -9,6 +9,7 @@ import math
 import numpy as np
 
 from gradproof.engine.results import Place
+from gradproof.engine.subject import Numbers, Scale
 
 WILD = 30.0  # root mean square over geometric mean, beyond which every entry has a scale of its own
 
@@ -18,8 +19,8 @@ class NumpyFrame:
 
     gathered = False
 
-    def __init__(self, sizes):
-        self.names = list(sizes)
+    def __init__(self, sizes, dtype):
+        self.names, self.dtype = list(sizes), dtype
         self.stops = list(itertools.accumulate(sizes.values()))
         self.starts = [0, *self.stops[:-1]]
         self.size = self.stops[-1] if self.stops else 0
@@ -27,6 +28,9 @@ class NumpyFrame:
     @property
     def spans(self):
         return list(zip(self.starts, self.stops, strict=True))
+
+    def rounded(self, vector):
+        return vector.astype(self.dtype).astype(np.float64)
 
     def locate(self, coordinate):
         number = next(k for k, stop in enumerate(self.stops) if coordinate < stop)
@@ -41,8 +45,7 @@ class NumpySubject:
     """
 
     arrays = np
-    mode, rule = "reverse", "backward"
-    claim_size = claim_change = value_size = 0.0
+    mode = "reverse"
 
     def __init__(self, function, gradient, point, *, dtype=np.float64, parts=None, exact=False, tangent=None):
         self.tangent, self.pushforwards = tangent, 0
@@ -50,23 +53,20 @@ class NumpySubject:
         self.point = np.asarray(point, dtype).astype(np.float64).reshape(-1)
         self.evaluations = self.pullbacks = 0
         self.trouble = ""
-        self.inputs = NumpyFrame(parts or {"x": self.point.size})
+        self.inputs = NumpyFrame(parts or {"x": self.point.size}, dtype)
         self.centre = self._value(self.point)
-        self.outputs = NumpyFrame({"output": self.centre.size})
-        self.finite = bool(np.isfinite(self.centre).all())
-        self.precision = self.gradient_precision = float(np.finfo(dtype).eps)
-        self.largest, self.tiny = float(np.finfo(dtype).max), float(np.finfo(dtype).smallest_subnormal)
+        self.outputs = NumpyFrame({"output": self.centre.size}, dtype)
+        self.scale = Scale(finite=bool(np.isfinite(self.centre).all()))
+        info = np.finfo(dtype)
+        self.numbers = Numbers(precision=float(info.eps), largest=float(info.max), tiny=float(info.smallest_subnormal))
 
-    def direction(self, seed, step, absolute):
-        vector = _signed(2 * seed, self.point.size) * (step if absolute else step * self._scale())
+    def direction(self, seed, step):
+        vector = _signed(2 * seed, self.point.size) * (step.length * (1.0 if step.absolute else self._scale()))
         near = (self.point + vector).astype(self.dtype).astype(np.float64)
         return near - self.point
 
     def cotangent(self, seed):
         return np.where(np.isfinite(self.centre), _signed(2 * seed + 1, self.centre.size), 0.0)
-
-    def weights(self, seed):
-        return self.cotangent(seed)
 
     def evaluate(self, direction, t):
         self.evaluations += 1
@@ -76,28 +76,13 @@ class NumpySubject:
     def evaluate_along(self, direction, steps):
         return [self.evaluate(direction, t) for t in steps]
 
-    def rounded(self, cotangent):
-        return cotangent.astype(self.dtype).astype(np.float64)
+    def pullback(self, cotangent, at=None):
+        return self._claim(self.point if at is None else self.point + at, cotangent)
 
-    def rounded_direction(self, direction):
-        return direction.astype(self.dtype).astype(np.float64)
-
-    def pullback(self, cotangent):
-        return self._claim(self.point, cotangent)
-
-    def pullback_at(self, direction, cotangent):
-        return self._claim(self.point + direction, cotangent)
-
-    def pushforward(self, direction):
-        return self.pushforward_at(np.zeros_like(direction), direction)
-
-    def pushforward_at(self, place, direction):
+    def pushforward(self, direction, at=None):
         self.pushforwards += 1
-        claimed = self.tangent(self.point + place, direction)
+        claimed = self.tangent(self.point if at is None else self.point + at, direction)
         return np.asarray(claimed).astype(self.dtype).astype(np.float64).reshape(-1)
-
-    def moved_by(self, direction, output):
-        return None
 
     def evaluate_many(self, directions, t):
         return np.stack([self.evaluate(direction, t) for direction in directions])

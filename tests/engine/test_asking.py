@@ -8,9 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy_subject import NumpySubject, elementwise, hashed
 
-from gradproof.engine.contraction import CAUTION, Probing, claim_of, contract, contract_each, glance, restricted
-from gradproof.engine.estimators.ladder import Ladder, first_step
+from gradproof.engine.contraction import CAUTION, claim_of, contract, contract_each, glance, restricted
+from gradproof.engine.estimators.ladder import Ladder
+from gradproof.engine.estimators.steps import first_step
+from gradproof.engine.options import Probing
 from gradproof.engine.probing import BLOCKS, GATHERED, ask
+from gradproof.engine.subject import Step
 
 thoroughly = settings(max_examples=100, deadline=None, derandomize=True)
 points = st.lists(st.floats(0.3, 3), min_size=1, max_size=20)
@@ -21,7 +24,7 @@ def sine(at, wrong=0.0, **options):
 
 
 def ladder_of(subject, seed=0, exponents=(0, 1)):
-    ladder = Ladder(subject, subject.direction(seed, first_step(subject.precision), False))
+    ladder = Ladder(subject, subject.direction(seed, Step(first_step(subject.numbers.precision))))
     for exponent in exponents:
         ladder.add(exponent)
     return ladder

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from numpy_subject import NumpySubject
 
-from gradproof.engine.jacobian.columns import Columns, batches
+from gradproof.engine.jacobian.columns import Columns, Largest, batches
+from gradproof.engine.subject import Step
 
 
 def product_with(matrix):
@@ -18,18 +19,18 @@ def whole():
 
 @pytest.fixture
 def some(whole):
-    return Columns(whole, [2, 0], np.ones((2, 2)), 0, 1.0, 1.0)
+    return Columns(whole, [2, 0], np.ones((2, 2)), 0, Largest(1.0, 1.0))
 
 
 def test_the_values_along_each_column_are_those_of_the_whole(whole, some):
-    direction = some.direction(0, 1e-3, False)
+    direction = some.direction(0, Step(1e-3))
     values = some.evaluate(direction, 4.0)
 
     assert (values == np.concatenate([whole.evaluate(row, 4.0) for row in direction])).all()
 
 
 def test_several_steps_are_the_same_as_one_after_the_other(some):
-    direction = some.direction(0, 1e-3, False)
+    direction = some.direction(0, Step(1e-3))
     together = some.evaluate_along(direction, [-1.0, 0.25, 4.0])
 
     assert all(
@@ -38,7 +39,7 @@ def test_several_steps_are_the_same_as_one_after_the_other(some):
 
 
 def test_a_column_is_asked_about_a_step_once(whole, some):
-    direction = some.direction(0, 1e-3, False)
+    direction = some.direction(0, Step(1e-3))
     before = whole.evaluations
     some.evaluate(direction, 1.0)
     some.evaluate(direction * np.array([[1.0], [0.0]]), 1.0)
@@ -47,7 +48,7 @@ def test_a_column_is_asked_about_a_step_once(whole, some):
 
 
 def test_the_point_itself_is_asked_about_anew(whole, some):
-    direction = some.direction(0, 1e-3, False)
+    direction = some.direction(0, Step(1e-3))
     before = whole.evaluations
     some.evaluate(direction, 0.0)
     some.evaluate(direction, 0.0)
@@ -56,7 +57,7 @@ def test_the_point_itself_is_asked_about_anew(whole, some):
 
 
 def test_a_column_that_was_taken_out_stands_still(some):
-    direction = some.direction(0, 1e-3, False)
+    direction = some.direction(0, Step(1e-3))
     direction[1] = 0.0
     still = some.evaluate(direction, 4.0)[2:]
 

@@ -6,12 +6,17 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from numpy_subject import NumpySubject
 
-from gradproof.engine.contraction import Probing
-from gradproof.engine.explanations.ties import MANY, is_tied
+from gradproof.engine.contraction import Claim, Contraction
+from gradproof.engine.estimators.ladder import Ladder
+from gradproof.engine.explanations.comparison import Comparison, Kind
+from gradproof.engine.explanations.nondifferentiable import Ties
 from gradproof.engine.jacobian.cover import judge_fully
 from gradproof.engine.judging import judge
-from gradproof.engine.results import Verdict
-from gradproof.engine.subject import in_mode
+from gradproof.engine.options import Probing
+from gradproof.engine.probe import Probe
+from gradproof.engine.results import Entry, Verdict
+from gradproof.engine.subject import Step
+from gradproof.engine.views import in_mode
 
 thoroughly = settings(max_examples=15, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate])
 seeds = st.integers(0, 99_999)
@@ -37,8 +42,19 @@ def judged(subject, coverage, mode="reverse", seed=0):
 
 
 def tied(subject, coordinate, error, seed=0):
-    directions = [subject.direction(seed + k, 6e-6, False) for k in range(MANY)]
-    return is_tied(subject, coordinate, directions, np.ones(1), error=6e-6 * error, noise=1e-15)
+    probe = Probe(
+        seed=seed,
+        ladder=Ladder(subject, subject.direction(seed, Step(6e-6))),
+        cotangent=np.ones(1),
+        claimed=None,
+        sums=Contraction(0.0, 0.0, 1e-15, 0.0),
+        claim=Claim(0.0, 0.0, 0.0, 0.0, 0.0),
+    )
+    entry = Entry(index=(coordinate,), claimed=error, numerical=0.0, bar=0.0)
+    comparison = Comparison(
+        kind=Kind.ENTRY, probe=probe, options=Probing(), coordinate=coordinate, entry=entry, adds_up=False
+    )
+    return Ties().explains(comparison) is not None
 
 
 @pytest.mark.parametrize("count", [3, 5, 21, 99])

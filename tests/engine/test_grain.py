@@ -6,10 +6,10 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from numpy_subject import NumpySubject
 
-from gradproof.engine.contraction import Probing
 from gradproof.engine.jacobian.cover import judge_fully
 from gradproof.engine.judging import judge
-from gradproof.engine.results import Verdict
+from gradproof.engine.options import Probing
+from gradproof.engine.results import Reason, Verdict
 
 thoroughly = settings(max_examples=40, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate])
 ways = pytest.mark.parametrize("judged", [judge, judge_fully], ids=["along directions", "every entry"])
@@ -65,7 +65,7 @@ def test_rounded_zeros_are_told_as_grain(judged):
     judgement = judged(rounding_inside(np.zeros(8), 24), probes=1, seed=0, options=Probing())
 
     assert judgement.verdict is Verdict.INCONCLUSIVE
-    assert judgement.reason.startswith("grain:")
+    assert judgement.obstacle.reason is Reason.QUANTISED
 
 
 @ways

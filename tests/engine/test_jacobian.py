@@ -8,12 +8,13 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from numpy_subject import NumpySubject, hashed
 
-from gradproof.engine.contraction import Probing
 from gradproof.engine.jacobian import columns
 from gradproof.engine.jacobian import cover as jacobian
 from gradproof.engine.jacobian.cover import judge_fully
-from gradproof.engine.results import Verdict
-from gradproof.engine.subject import DerivativeError, in_mode
+from gradproof.engine.options import Probing
+from gradproof.engine.results import Reason, Verdict
+from gradproof.engine.subject import DerivativeError
+from gradproof.engine.views import in_mode
 
 thoroughly = settings(max_examples=25, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate])
 seeds = st.integers(0, 99_999)
@@ -468,7 +469,7 @@ def test_nan_beside_an_infinite_slope_is_not_called_wrong(mode, name):
     judgement = judged(singular(name, mode), mode)
 
     assert judgement.verdict is Verdict.INCONCLUSIVE
-    assert judgement.reason.startswith("non-finite: the claimed derivative is not finite")
+    assert judgement.obstacle.reason is Reason.NON_FINITE
 
 
 @both_modes
@@ -747,7 +748,7 @@ def test_what_is_claimed_beside_an_output_that_is_nan_is_inconclusive_at_the_cos
     judgement = judged(subject, mode)
 
     assert judgement.verdict is Verdict.INCONCLUSIVE
-    assert judgement.reason.startswith(f"non-finite: 1 of {size + 1} output entries")
+    assert judgement.obstacle.reason is Reason.NON_FINITE
     assert subject.evaluations <= 2 * size + 1
 
 
@@ -814,7 +815,7 @@ def test_a_derivative_that_raises_fails(mode):
     judgement = judged(NumpySubject(np.sin, raising, np.ones(3), tangent=raising), mode)
 
     assert judgement.verdict is Verdict.FAIL
-    assert "RuntimeError: no" in judgement.reason
+    assert "RuntimeError: no" in judgement.message
 
 
 # Bands and batches.

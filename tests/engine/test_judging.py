@@ -12,10 +12,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy_subject import NumpySubject, elementwise, hashed, ideally
 
-from gradproof.engine.contraction import Probing
-from gradproof.engine.estimators.ladder import first_step
+from gradproof.engine.estimators.steps import first_step
 from gradproof.engine.judging import judge
-from gradproof.engine.results import Verdict
+from gradproof.engine.options import Probing
+from gradproof.engine.results import Reason, Verdict
 from gradproof.engine.subject import DerivativeError
 
 thoroughly = settings(max_examples=100, deadline=None, derandomize=True)
@@ -90,7 +90,7 @@ def test_a_disagreement_along_one_direction_of_three_is_not_called_wrong():
 
     assert [reading.agrees for reading in judgement.readings] == [False, True, True]
     assert judgement.verdict is Verdict.INCONCLUSIVE
-    assert judgement.reason.startswith("noise")
+    assert judgement.obstacle.reason is Reason.NOISE
 
 
 def test_a_function_without_entries_passes_with_a_note():
@@ -108,7 +108,7 @@ def test_a_pullback_that_raises_is_a_failure_that_quotes_it():
 
     assert judgement.verdict is Verdict.FAIL
     assert judgement.findings[0].kind == "backward-raised"
-    assert "shapes differ" in judgement.reason
+    assert "shapes differ" in judgement.message
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
@@ -302,7 +302,7 @@ def test_one_argument_in_trouble_does_not_hide_that_the_other_was_verified():
     judgement = judged(subject)
 
     assert judgement.verdict is Verdict.INCONCLUSIVE
-    assert "kinked" in judgement.reason
+    assert "kinked" in judgement.message
     assert "calm was verified on its own." in judgement.notes
 
 

@@ -8,15 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy_subject import elementwise, hashed
 
-from gradproof.engine.estimators.ladder import CHUNK, Ladder, first_step, slices
-from gradproof.engine.subject import OutputSubset
+from gradproof.engine.estimators.ladder import CHUNK, Ladder, slices
+from gradproof.engine.estimators.steps import first_step
+from gradproof.engine.subject import Step
+from gradproof.engine.views import OutputSubset
 
 thoroughly = settings(max_examples=100, deadline=None, derandomize=True)
 
 
 def ladder_of(value, points, exponents=(-2, -1, 0, 1), seed=0, **options):
     subject = elementwise(value, None, points, **options)
-    ladder = Ladder(subject, subject.direction(seed, first_step(subject.precision), False))
+    ladder = Ladder(subject, subject.direction(seed, Step(first_step(subject.numbers.precision))))
     for exponent in exponents:
         ladder.add(exponent)
     return ladder

@@ -4,7 +4,7 @@ import numpy as np
 from numpy_subject import NumpySubject
 
 from gradproof.engine.estimators.directional import Measured, slopes_along
-from gradproof.engine.estimators.ladder import first_step
+from gradproof.engine.estimators.steps import first_step
 
 MATRIX = np.random.default_rng(0).normal(size=(5, 3))
 
@@ -16,7 +16,7 @@ def bending():
 
 def test_slopes_along_directions_lie_within_their_bars():
     subject, jacobian = bending()
-    directions = np.random.default_rng(1).normal(size=(4, 3)) * first_step(subject.precision)
+    directions = np.random.default_rng(1).normal(size=(4, 3)) * first_step(subject.numbers.precision)
 
     slopes, bars = slopes_along(subject, directions)
 

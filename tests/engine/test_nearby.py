@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy_subject import elementwise
 
-from gradproof.engine.explanations.perturbation import is_cancelled
+from gradproof.engine.explanations.conditioning import is_cancelled
 
 POINTS = np.array([1.3, -0.7, 2.9])
 

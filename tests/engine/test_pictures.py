@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from numpy_subject import NumpySubject, elementwise
 
-from gradproof.engine.contraction import Probing
 from gradproof.engine.judging import judge
+from gradproof.engine.options import Probing
 from gradproof.engine.pictures import FULL_BLOCKS, heat_map
 from gradproof.engine.results import Verdict
 from gradproof.engine.subject import DerivativeError

@@ -8,10 +8,10 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from numpy_subject import NumpySubject, hashed
 
-from gradproof.engine.contraction import Probing
 from gradproof.engine.jacobian.cover import judge_fully
+from gradproof.engine.options import Probing
 from gradproof.engine.results import Verdict
-from gradproof.engine.subject import in_mode
+from gradproof.engine.views import in_mode
 
 thoroughly = settings(max_examples=15, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate])
 seeds = st.integers(0, 99_999)
@@ -293,8 +293,8 @@ def test_a_kink_is_told_in_few_evaluations_with_the_slopes_of_its_sides(mode, si
     judgement = judged(subject, mode)
 
     assert judgement.verdict is Verdict.INCONCLUSIVE
-    assert judgement.reason == (
-        f"kink at x[0]: the slope of output[0] is -1 before it and 1 after it; the claimed {claim:g} lies between them"
+    assert judgement.message == (
+        f"The slope of output[0] is -1 before x[0] and 1 after it; the claimed {claim:g} lies between them."
     )
     assert subject.evaluations < 2 * size + CARE / 5
 
@@ -306,7 +306,7 @@ def test_a_claim_outside_of_a_kink_is_not_excused_at_second_sight(mode):
     judgement = judged(subject, mode)
 
     assert judgement.verdict is not Verdict.PASS
-    assert "between" not in judgement.reason
+    assert "between" not in judgement.message
 
 
 @both_modes

@@ -6,10 +6,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy_subject import elementwise, hashed, ideally
 
-from gradproof.engine.contraction import CLAIM_ACCURACY, CLAIM_ROUNDING, Probing, contract
+from gradproof.engine.contraction import CLAIM_ACCURACY, CLAIM_ROUNDING, contract
 from gradproof.engine.estimators.differences import precision_shown
-from gradproof.engine.estimators.ladder import Ladder, first_step
+from gradproof.engine.estimators.ladder import Ladder
+from gradproof.engine.estimators.steps import first_step
+from gradproof.engine.options import Probing
 from gradproof.engine.probing import ask
+from gradproof.engine.subject import Step
 
 PRECISIONS = (np.float64, np.float32, np.float16)
 thoroughly = settings(max_examples=100, deadline=None, derandomize=True)
@@ -36,8 +39,8 @@ def ideal(value, points, dtype):
 
 
 def ladder_of(subject, seed, exponents):
-    step = first_step(subject.precision)
-    ladder = Ladder(subject, subject.direction(seed, step, False))
+    step = first_step(subject.numbers.precision)
+    ladder = Ladder(subject, subject.direction(seed, Step(step)))
     for exponent in exponents:
         ladder.add(exponent)
     return ladder
@@ -47,7 +50,7 @@ def misses(ladder, truth):
     """Outputs whose true slope lies outside the bar and the few roundings, or ten digits, that any claim is granted."""
     estimates = ladder.estimates()
     truth = truth * ladder.direction
-    allowed = estimates.bar + (CLAIM_ROUNDING * ladder.subject.precision + CLAIM_ACCURACY) * abs(truth)
+    allowed = estimates.bar + (CLAIM_ROUNDING * ladder.subject.numbers.precision + CLAIM_ACCURACY) * abs(truth)
     return np.flatnonzero(~(abs(estimates.value - truth) <= allowed)).tolist()
 
 

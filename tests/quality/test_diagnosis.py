@@ -41,7 +41,7 @@ def test_a_specimen_of_the_gallery_is_named_for_what_it_is(name):
     assert first_name(report) == GALLERY[name].diagnosis
     first = next(finding for finding in report.findings if finding.diagnoses).diagnoses[0]
     assert first.message.endswith(".")
-    assert first.advice
+    assert first.hint
     assert 0.8 < first.fit <= 1
 
 

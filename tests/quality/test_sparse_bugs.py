@@ -150,7 +150,7 @@ def test_a_gradient_missing_outside_the_mask_fails_under_full_semantics(name, ou
     assert all("where nothing is stored. (masked=False" in finding.message for finding in report.findings)
     likeliest = report.findings[0].diagnoses[0]
     assert "is zero wherever nothing is stored, and right where something is" in likeliest.message
-    assert "pass masked=True" in likeliest.advice
+    assert "pass masked=True" in likeliest.hint
 
 
 @pytest.mark.parametrize("masked", [True, False])
@@ -301,7 +301,7 @@ def test_a_backward_that_raises_where_another_output_alone_is_used_is_found(name
 
     assert [finding.kind for finding in report.findings] == ["undefined"]
     assert "undefined incoming gradients for output[0]" in report.findings[0].message
-    assert "zeros that store nothing" in report.findings[0].advice
+    assert "zeros that store nothing" in report.findings[0].hint
 
 
 def spread_out(layout):

@@ -325,7 +325,7 @@ def test_where_torch_has_no_derivative_at_all_its_reason_is_the_report_s(name):
 
     assert report.verdict is Verdict.INCONCLUSIVE
     assert report.reason.startswith("not differentiable: torch has no derivative (reverse) of this: ")
-    assert "Error: " in report.reason
+    assert "Error: " in report.message
 
 
 class Pushed(torch.autograd.Function):
@@ -363,7 +363,7 @@ def test_a_function_of_the_pattern_has_no_answer_under_full_semantics(masked):
     )
 
     assert report.verdict is (Verdict.PASS if masked else Verdict.INCONCLUSIVE)
-    assert masked or "only masked=True has an answer" in report.advice
+    assert masked or "only masked=True has an answer" in report.hint
 
 
 @pytest.mark.parametrize(
@@ -438,4 +438,4 @@ def test_an_output_that_changes_its_layout_is_told_with_both_layouts():
     report = gradproof.check(function, torch.ones(2, dtype=torch.float64, requires_grad=True), seed=0)
 
     assert report.verdict is Verdict.INCONCLUSIVE
-    assert "changed from (2,) to (2,) (COO)" in report.reason
+    assert "changed from (2,) to (2,) (COO)" in report.message

@@ -113,7 +113,7 @@ def test_a_fail_without_diagnoses_gives_the_findings_advice(kinds):
     report = kinds["one wrong entry"]
 
     assert "Looks like" not in page([report])
-    assert report.findings[0].advice in html.unescape(page([report]))
+    assert report.findings[0].hint in html.unescape(page([report]))
 
 
 def test_a_fail_names_the_culprit(kinds):
@@ -132,7 +132,7 @@ def test_an_inconclusive_says_why_and_a_way_on(kinds):
     report, text = kinds["inconclusive"], html.unescape(page([kinds["inconclusive"]]))
 
     assert report.reason in text
-    assert report.advice in text
+    assert report.hint in text
 
 
 def test_the_page_says_how_to_replay(kinds):
@@ -188,8 +188,8 @@ def test_everything_from_user_code_is_escaped():
         subject=subject,
         notes=(HOSTILE,),
         reason=HOSTILE,
-        advice=HOSTILE,
-        findings=(dataclasses.replace(finding, message=HOSTILE, argument=HOSTILE, advice=HOSTILE, mode=HOSTILE),),
+        hint=HOSTILE,
+        findings=(dataclasses.replace(finding, message=HOSTILE, argument=HOSTILE, hint=HOSTILE, mode=HOSTILE),),
         maps=(dataclasses.replace(report.maps[0], rows=places, mode=HOSTILE),),
     )
     for text in (page([report, report], title=HOSTILE), notebook(report)):

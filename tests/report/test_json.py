@@ -76,7 +76,7 @@ def test_several_reports_travel_in_one_text():
 
 def test_diagnoses_are_read_back():
     report = REPORTS["fail"]()
-    diagnosis = gradproof.Diagnosis(name="factor", message="It is twice the truth.", fit=0.99, advice="Look.")
+    diagnosis = gradproof.Diagnosis(name="factor", message="It is twice the truth.", fit=0.99, hint="Look.")
     finding = dataclasses.replace(report.findings[0], diagnoses=(diagnosis,))
     report = dataclasses.replace(report, findings=(finding,))
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
-from gradproof.engine.contraction import CLAIM_ACCURACY, CLAIM_ROUNDING, SPREAD, Probing, inner
+from gradproof.engine.contraction import CLAIM_ACCURACY, CLAIM_ROUNDING, SPREAD, inner
+from gradproof.engine.options import Probing
 from gradproof.engine.results import Finding
-from gradproof.engine.subject import Array, DerivativeError, Subject
+from gradproof.engine.subject import Array, DerivativeError, Step, Subject
 
 CLEARLY = 10.0  # times what rounding explains
 DIRECTIONS = 3  # all of which must disagree
@@ -29,20 +30,20 @@ def adjoint_disagreement(subject: Subject, seed: int, options: Probing) -> Findi
         kind="adjoint-mismatch",
         message=f"Pullback and pushforward contradict each other by {gap:.2g} along random directions, where rounding "
         f"explains {allowed:.1g}; both lie within the bars of the slopes.",
-        advice="Compare the backward with the jvp: they must be transposes of each other.",
+        hint="Compare the backward with the jvp: they must be transposes of each other.",
         mode="forward",
     )
 
 
 def _gap(subject: Subject, seed: int, options: Probing) -> tuple[float, float, float]:
     """How far the two are apart along random directions, what rounding explains of it, and what is tolerated."""
-    direction, cotangent = subject.direction(seed, 1.0, False), subject.cotangent(seed)
+    direction, cotangent = subject.direction(seed, Step(1.0)), subject.cotangent(seed)
     gradient, pushed = subject.pullback(cotangent), subject.pushforward(direction)
     gap = abs(inner(subject, direction, gradient) - inner(subject, cotangent, pushed))
     sizes = [_length(part) for part in (gradient * direction, pushed * cotangent)]
     values = subject.arrays.where(subject.arrays.isfinite(subject.centre), subject.centre, 0.0) * cotangent
-    rounding_floor = CLAIM_ROUNDING * subject.precision * _length(values)  # what is left where all cancels
-    rounding = (CLAIM_ROUNDING * subject.precision + CLAIM_ACCURACY) * max(sizes) + rounding_floor
+    rounding_floor = CLAIM_ROUNDING * subject.numbers.precision * _length(values)  # what is left where all cancels
+    rounding = (CLAIM_ROUNDING * subject.numbers.precision + CLAIM_ACCURACY) * max(sizes) + rounding_floor
     across, along = _length(cotangent), _length(direction)
     tolerated = options.rtol * sum(sizes) + 2 * options.atol * across * along + options.nondet_tol * (across + along)
     return gap, SPREAD * rounding, SPREAD * tolerated

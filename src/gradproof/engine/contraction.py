@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from gradproof.engine.estimators.differences import RATIO, Estimates, Sample, best_slopes, extrapolated
-from gradproof.engine.estimators.ladder import BOTTOM, Ladder, slices
+from gradproof.engine.estimators.differences import Estimates, Sample, best_slopes, extrapolated
+from gradproof.engine.estimators.ladder import Ladder, slices
+from gradproof.engine.estimators.steps import BOTTOM, RATIO
+from gradproof.engine.options import Probing
 from gradproof.engine.subject import Array, Subject
 
 SPREAD = 2.0  # bars of many outputs add like independent errors; this many of their root-sum-squares count
@@ -16,30 +18,7 @@ USUAL_WEIGHT = 0.76  # root mean square of a cotangent's entries
 HANDFUL = 64  # outputs, up to which the plain sum of bars may be the smaller
 CAUTION = 3.0  # bars of a ladder with more than two samples
 GLIMPSE = 8  # of this many outputs the bar of one is looked at
-SLIGHT = 1e-6  # an error of an entry, relative to it, below which it may be known and meant
 UNDERFLOW = 1e-290  # a sum of squares below this has lost its terms
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Probing:
-    """How to probe: the options that travel together."""
-
-    rtol: float = 0.0
-    atol: float = 0.0
-    nondet_tol: float = 0.0
-    step: float | None = None
-
-
-def tolerance_hint(error: float, slight: float = SLIGHT) -> str:
-    """What to add to the advice about a slight error, relative to the entry; nothing of a larger one.
-
-    >>> tolerance_hint(3e-8)
-    ' If so slight an error is meant, as of an iteration that stops early, pass rtol=1e-07.'
-    """
-    if not 0 < error < slight:
-        return ""
-    rtol = 10.0 ** math.ceil(math.log10(error))
-    return f" If so slight an error is meant, as of an iteration that stops early, pass rtol={rtol:g}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,13 +157,6 @@ class _Total:
         """The bar takes caution: of several bars for one slope the smallest is taken, which may be too small."""
         bar = min(self.plain, SPREAD * math.sqrt(self.square)) if self.square > UNDERFLOW else self.plain
         return Contraction(self.slope, caution * bar, floor, math.sqrt(self.parts))
-
-
-def tolerance_along(subject: Subject, direction: Array, options: Probing) -> Probing:
-    """The options in the units of what is claimed: an error in a Jacobian's entry, or along a direction."""
-    if subject.mode == "reverse" or not options.atol:
-        return options
-    return replace(options, atol=options.atol * math.sqrt(float((direction * direction).sum(-1).max())))
 
 
 def claimed(subject: Subject, direction: Array, cotangent: Array) -> tuple[Array, Array]:

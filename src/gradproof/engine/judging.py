@@ -1,122 +1,200 @@
-"""From probes to a verdict: what can be said, and why."""
+"""From probes to a judgement: probe, confirm a disagreement, look for an explanation, then for the wrong entries."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
-from gradproof.engine.contraction import Probing, tolerance_hint
-from gradproof.engine.explanations.input_quantisation import without_grain
-from gradproof.engine.explanations.nonfinite import not_finite
-from gradproof.engine.explanations.obstacles import (
-    CANCELLATION,
-    ILL_CONDITIONED,
-    NONDETERMINISTIC,
-    QUANTISED,
-    SCALE,
-    STEEP,
-    Obstacle,
-    all_undefined,
-    hardly_moves,
-    is_wavering,
-    kink,
-    matches_coarser,
-    may_be_cancelled,
-    may_be_finer,
-    obstacle,
-    on_a_tread,
-    on_long_treads,
-    roughness,
-    undefined_beside,
-)
-from gradproof.engine.explanations.oscillation import without_ripples
-from gradproof.engine.explanations.perturbation import is_cancelled
-from gradproof.engine.explanations.plateau import TREAD, is_on_a_tread, stands_still_along
-from gradproof.engine.explanations.ties import without_ties
-from gradproof.engine.jacobian.columns import Columns
+from gradproof.engine.explanations import explain, unexplained
+from gradproof.engine.explanations.comparison import Comparison, Kind
+from gradproof.engine.explanations.domain import all_undefined, undefined_beside
+from gradproof.engine.explanations.quantisation import ZERO_GRADIENT, has_zero_gradient_of_a_cast
+from gradproof.engine.findings import entry_findings, raised, spread_thinly
 from gradproof.engine.localisation import Located, localise
+from gradproof.engine.nonfinite import broken_claim
+from gradproof.engine.options import Probing
 from gradproof.engine.pictures import remainders
-from gradproof.engine.probe import CLEARLY, LOW, Probe
-from gradproof.engine.probing import ask
-from gradproof.engine.results import Entry, Finding, Reading, Resolution, Verdict
-from gradproof.engine.subject import DerivativeError, OutputSubset, Subject
-from gradproof.engine.verdict import EMPTY, NOTHING, RAISED, Judgement
+from gradproof.engine.probe import LOW, Probe
+from gradproof.engine.probing import FEW, ask
+from gradproof.engine.results import Entry, Finding, Obstacle, Reading, Resolution, Verdict
+from gradproof.engine.subject import DerivativeError, Subject
+from gradproof.engine.verdict import EMPTY, UNMEASURED, Judgement
 
 Span = tuple[int, int]
-TINY = 1e-300  # what is divided by at the least
-WEAK = 1e-3  # of the largest entry: an error of more than this should not pass
+TINY = 1e-300  # the least number that is divided by
+WEAK = 1e-3  # of the largest entry: a pass that would miss more asks about each input by itself
 ONE_SIDED = "The function is not defined on both sides of the point: slopes were measured on one side, where it is."
 INFINITIES = (
     "Some outputs are infinite at the point and all around it: the slopes that are claimed of them were not checked."
 )
 
 
+def judge(subject: Subject, *, probes: int, seed: int, options: Probing) -> Judgement:
+    """Judge a derivative by probes along random directions."""
+    if not subject.inputs.size or not subject.outputs.size:
+        return EMPTY
+    if undefined := all_undefined(subject):
+        return Judgement(obstacle=undefined)
+    outputs = subject.outputs.size
+    # one output of twenty without a slope may be an accident
+    evidence = Evidence(subject, options, seed, spared=max(FEW * outputs, float(outputs >= 20)))
+    try:
+        return evidence.judgement(probes)
+    except DerivativeError as error:
+        return evidence.failed((raised(subject, error),))
+
+
 @dataclass(slots=True)
-class _Evidence:
-    """The probes so far, each along a direction of its own."""
+class Evidence:
+    """The probes of one subject, each along a direction of its own.
+
+    `spared` is the number of outputs that a pass may leave out; zero where every entry counts. `compared` says how
+    a wrong entry is compared by itself, where the subject's inputs are not what the entries belong to.
+    """
 
     subject: Subject
     options: Probing
     seed: int
-    exhaustive: bool = False
+    spared: float = 0.0
     probes: list[Probe] = field(default_factory=list)
     asked: int = 0
     notes: list[str] = field(default_factory=list)
+    compared: Callable[[Comparison, int, Entry, Located], Comparison | None] | None = None
 
-    def ask(self, span: Span | None = None, subject: Subject | None = None) -> list[Probe]:
+    def judgement(self, probes: int) -> Judgement:
+        """Probe all inputs together and, where something stands in the way of that, each input by itself."""
+        deciding: list[Probe] = []
+        for _ in range(probes):
+            for probe in self._ask():
+                if self._accepts(probe):
+                    deciding.append(probe)
+                elif judgement := self._disagreement(probe, None):
+                    return judgement
+        obstacle = self._obstacle(deciding)
+        if len(self.subject.inputs.spans) == 1:
+            return self._passed(deciding) if obstacle is None else self._blocked(obstacle)
+        if obstacle is not None:
+            return self._one_by_one()
+        return (self._wrong_by_itself() if self._is_weak(deciding) else None) or self._passed(deciding)
+
+    def wrong_entries(self, probe: Probe) -> Located:
+        """Return the wrong entries behind a probe's disagreement; all of them where every entry counts."""
+        return localise(probe, self.options, **({} if self.spared else {"most": self.subject.inputs.size}))
+
+    def failed(self, findings: tuple[Finding, ...]) -> Judgement:
+        """Return a judgement with these findings."""
+        return self._judged(self.probes, findings=findings)
+
+    def _ask(self, span: Span | None = None, subject: Subject | None = None) -> list[Probe]:
         answers = ask(subject or self.subject, self.seed + 7919 * self.asked, self.options, span)
         self.asked += 1
         self.probes += answers
         return answers
 
-    def accepts(self, probe: Probe) -> bool:
-        """Whether a probe agrees, or every entry behind its disagreement is one that the user forgives."""
+    def _accepts(self, probe: Probe) -> bool:
+        """Return True if a probe agrees, or if the user tolerates every entry behind its disagreement."""
         if probe.agrees:
             return True
-        if not self.lenient or not math.isfinite(probe.claim.slope):
+        if not (self.options.rtol or self.options.atol) or not math.isfinite(probe.claim.slope):
             return False
-        located = self.localised(probe)
+        located = self.wrong_entries(probe)
         return located.tolerated or (not located.entries and probe.excess <= probe.claim.tolerated)
 
-    @property
-    def lenient(self) -> bool:
-        """Whether the user forgives anything."""
-        return bool(self.options.rtol or self.options.atol)
+    def _dissenting(self, answers: list[Probe]) -> Probe | None:
+        return next((probe for probe in answers if not self._accepts(probe)), None)
 
-    def localised(self, probe: Probe) -> Located:
-        """The wrong entries behind a probe's disagreement, looked for among all of them where none may be left out."""
-        located = localise(probe, self.options)
-        if self.exhaustive and located.tolerated and located.more:
-            located = localise(probe, self.options, most=self.subject.inputs.size)
-        return located
+    def _obstacle(self, probes: list[Probe]) -> Obstacle | None:
+        """What keeps agreeing probes from being evidence, if anything does."""
+        return next(filter(None, (explain(self._compared(Kind.AGREEMENT, probe)) for probe in probes)), None)
 
-    def unexplained(self, probe: Probe) -> Located | Obstacle:
-        """The wrong entries without those that are wrong for another reason than the claim; or that reason.
+    def _compared(self, kind: Kind, probe: Probe, second: Probe | None = None) -> Comparison:
+        return Comparison(kind=kind, probe=probe, second=second, options=self.options, spared=self.spared)
 
-        In full coverage columns move one by one, and ties are looked for elsewhere.
+    def _is_weak(self, deciding: list[Probe]) -> bool:
+        """Return True if a pass would say little, although the precision allows more."""
+        return self.subject.numbers.precision < LOW and _resolution(deciding).relative > WEAK
+
+    def _wrong_by_itself(self) -> Judgement | None:
+        """Ask about each input by itself, since the kink of another may have hidden an error in it."""
+        for span in self.subject.inputs.spans:
+            for probe in self._ask(span) if span[0] < span[1] else ():
+                if not self._accepts(probe):
+                    judgement = self._disagreement(probe, span)
+                    if judgement is not None and judgement.verdict is Verdict.FAIL:
+                        return judgement
+        return None
+
+    def _one_by_one(self) -> Judgement:
+        """Ask about each input by itself: what stands in the way of all may stand in the way of one only."""
+        obstacles: list[Obstacle] = []
+        verified: list[Probe] = []
+        for span in self.subject.inputs.spans:
+            if span[0] == span[1]:
+                continue
+            accepted: list[Probe] = []
+            for probe in self._ask(span):
+                if self._accepts(probe):
+                    accepted.append(probe)
+                elif judgement := self._disagreement(probe, span):
+                    return judgement
+            obstacle, path = self._obstacle(accepted), self.subject.inputs.locate(span[0]).path
+            if obstacle is None:
+                verified += accepted
+                self.notes.append(f"{path} was verified on its own.")
+            else:
+                message = f"{obstacle.message.removesuffix('.')} (with respect to {path})."
+                obstacles.append(Obstacle(obstacle.reason, message, obstacle.hint))
+        if obstacles:
+            return self._blocked(obstacles[0])
+        self.notes.clear()
+        return self._passed(verified)
+
+    def _disagreement(self, probe: Probe, span: Span | None) -> Judgement | None:
+        """Ask a second and if need be a third direction whether the claim is wrong or the measurement was.
+
+        Of a pushforward those outputs are asked about again that strayed. Of many outputs one may stray by accident:
+        where neither direction confirms it, nothing is held against the claim.
         """
-        located = without_grain(probe, self.localised(probe))
-        if isinstance(located, Located):
-            located = without_ripples(probe, located)
-        if isinstance(located, Located) and not self.exhaustive:
-            located = without_ties(probe, located, self.options)
-        return located
+        if not math.isfinite(probe.claim.slope):
+            broken = broken_claim(probe)
+            comparison = Comparison(kind=Kind.NON_FINITE, probe=probe, options=self.options, broken=broken)
+            obstacle = explain(comparison)
+            return self._blocked(obstacle) if obstacle else self.failed((broken.finding,))
+        few = probe.ladder.subject if probe.ladder.subject.mode == "forward" else self.subject
+        another = self._dissenting(self._ask(span, few)) or self._dissenting(self._ask(span, few))
+        if another is None and few is not self.subject:
+            return None
+        comparison = self._compared(Kind.UNCONFIRMED, probe)
+        if another is not None:
+            worst, other = sorted([probe, another], key=lambda each: -each.excess / max(each.bar, TINY))
+            comparison = self._compared(Kind.DISAGREEMENT, worst, other)
+        obstacle = explain(comparison)
+        return self._blocked(obstacle) if obstacle else self._of_entries(comparison)
 
-    def dissenting(self, answers: list[Probe]) -> Probe | None:
-        """A probe that is not accepted."""
-        return next((probe for probe in answers if not self.accepts(probe)), None)
+    def _of_entries(self, disagreement: Comparison) -> Judgement:
+        """Find the wrong entries behind a disagreement, and say what is wrong, or what explains them all."""
+        probe = disagreement.probe
+        located = self.wrong_entries(probe)
+        if not located.entries:
+            obstacle = explain(self._compared(Kind.UNLOCATED, probe))
+            return self._blocked(obstacle) if obstacle else self.failed((spread_thinly(probe),))
+        entries = [self._entry(disagreement, *pair, located) for pair in located.entries]
+        wrong, obstacle = unexplained([each for each in entries if each is not None])
+        if not wrong and obstacle is not None:
+            return self._blocked(obstacle)
+        explained = {id(each.entry) for each in entries if each is not None} - {id(each.entry) for each in wrong}
+        kept = [(coordinate, entry) for coordinate, entry in located.entries if id(entry) not in explained]
+        return self.failed(tuple(entry_findings(self.subject, kept, more=located.more)))
 
-    def obstacle(self, probes: list[Probe]) -> Obstacle | None:
-        spare = 0 if self.exhaustive else self.subject.outputs.size
-        found = (obstacle(probe, spare) for probe in probes)
-        return next(filter(None, found), None)
+    def _entry(self, disagreement: Comparison, coordinate: int, entry: Entry, located: Located) -> Comparison | None:
+        """One wrong entry as a comparison of its own; None where there is nothing to explain."""
+        if self.compared is not None:
+            return self.compared(disagreement, coordinate, entry, located)
+        adds_up = located.adds_up if disagreement.probe.ladder.whole is None else located.adds_up and None
+        return replace(disagreement, kind=Kind.ENTRY, second=None, coordinate=coordinate, entry=entry, adds_up=adds_up)
 
-    def is_weak(self, deciding: list[Probe]) -> bool:
-        """Whether a pass would say little, of values that could say more."""
-        return self.subject.precision < LOW and not self.exhaustive and _resolution(deciding).relative > WEAK
-
-    def passed(self, deciding: list[Probe]) -> Judgement:
+    def _passed(self, deciding: list[Probe]) -> Judgement:
         unresolved = max(probe.unresolved for probe in deciding)
         if unresolved:
             self.notes.append(
@@ -127,251 +205,34 @@ class _Evidence:
             self.notes.append(ONE_SIDED)
         if self._claims_slopes_of_infinities(deciding[0]):
             self.notes.append(INFINITIES)
-        if not self.exhaustive and not any(probe.claim.largest_entry for probe in deciding):
-            subject, direction = self.subject, deciding[0].ladder.direction
-            if is_on_a_tread(subject, direction):
-                self.notes.append(TREAD)
-        return self._judged(Verdict.PASS, deciding)
+        if self.spared and not any(probe.claim.largest_entry for probe in deciding):
+            if has_zero_gradient_of_a_cast(self.subject, deciding[0].ladder.direction):
+                self.notes.append(ZERO_GRADIENT)
+        return self._judged(deciding)
 
     def _claims_slopes_of_infinities(self, probe: Probe) -> bool:
-        """Whether something is claimed of outputs that are infinite at the point, and so all around it."""
+        """Return True if a slope is claimed of outputs that are infinite at the point, and so all around it."""
         subject = self.subject
-        if subject.finite:
+        if subject.scale.finite:
             return False
         infinite = subject.arrays.isinf(subject.centre)
         if subject.mode == "forward":
             return bool((subject.pushforward(probe.ladder.direction)[infinite] != 0).any())
         return bool((subject.pullback(1.0 * infinite) != 0).any())
 
-    def failed(self, findings: tuple[Finding, ...]) -> Judgement:
-        return self._judged(Verdict.FAIL, self.probes, reason=findings[0].message, findings=findings)
-
-    def blocked(self, by: Obstacle) -> Judgement:
-        return self._judged(Verdict.INCONCLUSIVE, self.probes, reason=by.reason, advice=by.advice)
+    def _blocked(self, by: Obstacle) -> Judgement:
+        return self._judged(self.probes, obstacle=by)
 
     def _judged(
-        self,
-        verdict: Verdict,
-        deciding: list[Probe],
-        *,
-        reason: str = "",
-        advice: str = "",
-        findings: tuple[Finding, ...] = (),
+        self, deciding: list[Probe], *, findings: tuple[Finding, ...] = (), obstacle: Obstacle | None = None
     ) -> Judgement:
         return Judgement(
-            verdict=verdict,
-            reason=reason,
-            advice=advice,
             findings=findings,
+            obstacle=obstacle,
             notes=tuple(self.notes),
             resolution=_resolution(deciding),
             readings=tuple(map(_reading, self.probes)),
         )
-
-
-def judge(subject: Subject, *, probes: int, seed: int, options: Probing, exhaustive: bool = False) -> Judgement:
-    """Probe, and where a probe disagrees, ask again before calling the gradient wrong, then find the wrong entries.
-
-    A few outputs of many may say nothing, near a kink or an edge, unless the judgement is to be exhaustive.
-    """
-    if not subject.inputs.size or not subject.outputs.size:
-        return EMPTY
-    evidence = _Evidence(subject, options, seed, exhaustive)
-    if undefined := all_undefined(subject):
-        return evidence.blocked(undefined)
-    try:
-        return _judge(evidence, probes)
-    except DerivativeError as error:
-        return evidence.failed((raised(subject, error),))
-
-
-def raised(subject: Subject, error: DerivativeError) -> Finding:
-    """What to say of a derivative that cannot be had."""
-    side, mode = ("forward", "forward") if subject.rule == "jvp" else ("backward", "reverse")
-    if error.absent:
-        return Finding(
-            kind=f"no-{side}-rule",
-            message=f"There is no {mode}-mode derivative to check: {error}",
-            advice=f"Write the rule, or leave {mode!r} out of modes=.",
-        )
-    if error.malformed:
-        return Finding(
-            kind="malformed-gradient",
-            message=f"The derivative cannot be read: {f'for {error.path}, ' if error.path else ''}{error}.",
-            argument=error.path,
-            advice=f"Look at how the {subject.rule} builds the indices; to convert or print such a tensor can end the "
-            "process.",
-        )
-    given = "tangent" if subject.rule == "jvp" else "incoming gradient"
-    return Finding(
-        kind=f"{side}-raised",
-        message=f"{RAISED}{error}",
-        advice=f"Look at the {subject.rule} of the function: it did not accept an ordinary {given}.",
-    )
-
-
-def _judge(evidence: _Evidence, probes: int) -> Judgement:
-    deciding: list[Probe] = []
-    for _ in range(probes):
-        for probe in evidence.ask():
-            if evidence.accepts(probe):
-                deciding.append(probe)
-            elif judgement := _disagreement(evidence, probe, None):
-                return judgement
-    in_the_way = evidence.obstacle(deciding)
-    alone = len(evidence.subject.inputs.spans) == 1
-    if in_the_way is None:
-        weak = not alone and evidence.is_weak(deciding)
-        return (_wrong_by_itself(evidence) if weak else None) or evidence.passed(deciding)
-    return evidence.blocked(in_the_way) if alone else _one_by_one(evidence)
-
-
-def _wrong_by_itself(evidence: _Evidence) -> Judgement | None:
-    """Whether one input, asked about by itself, is found wrong: the kink of another may have hidden it."""
-    for span in evidence.subject.inputs.spans:
-        for probe in evidence.ask(span) if span[0] < span[1] else ():
-            if not evidence.accepts(probe):
-                judgement = _disagreement(evidence, probe, span)
-                if judgement is not None and judgement.verdict is Verdict.FAIL:
-                    return judgement
-    return None
-
-
-def _one_by_one(evidence: _Evidence) -> Judgement:
-    """Something is in the way along all inputs together: it may be in the way of one of them only."""
-    obstacles: list[Obstacle] = []
-    verified: list[Probe] = []
-    for span in evidence.subject.inputs.spans:
-        if span[0] == span[1]:
-            continue
-        accepted: list[Probe] = []
-        for probe in evidence.ask(span):
-            if evidence.accepts(probe):
-                accepted.append(probe)
-            elif judgement := _disagreement(evidence, probe, span):
-                return judgement
-        in_the_way = evidence.obstacle(accepted)
-        path = evidence.subject.inputs.locate(span[0]).path
-        if in_the_way is None:
-            verified += accepted
-            evidence.notes.append(f"{path} was verified on its own.")
-        else:
-            obstacles.append(Obstacle(f"{in_the_way.reason} (with respect to {path})", in_the_way.advice))
-    if obstacles:
-        return evidence.blocked(obstacles[0])
-    evidence.notes.clear()
-    return evidence.passed(verified)
-
-
-def _disagreement(evidence: _Evidence, probe: Probe, span: Span | None) -> Judgement | None:
-    """A second and if need be a third direction decide whether the claim is wrong or the measurement was.
-
-    Of a pushforward those outputs are asked about again that strayed. Of many outputs one may stray by accident: where
-    neither direction bears it out, nothing is held against the claim.
-    """
-    if not math.isfinite(probe.claim.slope):
-        found = not_finite(probe)
-        return evidence.blocked(found) if isinstance(found, Obstacle) else evidence.failed((found,))
-    few = probe.ladder.subject if probe.ladder.subject.mode == "forward" else evidence.subject
-    another = evidence.dissenting(evidence.ask(span, few)) or evidence.dissenting(evidence.ask(span, few))
-    if another is None and few is not evidence.subject:
-        return None
-    if another is None and bool(probe.ladder.plateaus().any()):
-        return evidence.blocked(QUANTISED)
-    if another is None:
-        return evidence.blocked(
-            Obstacle(
-                "noise: the claimed slope missed its bar along one random direction and met it along two others",
-                "Run again with more probes=, or at another point.",
-            )
-        )
-    worst = max([probe, another], key=lambda each: each.excess / max(each.bar, TINY))
-    if in_the_way := _excuse(evidence, probe, another, worst):
-        return evidence.blocked(in_the_way)
-    located = evidence.unexplained(worst)
-    if isinstance(located, Obstacle):
-        return evidence.blocked(located)
-    if in_the_way := _excuse_of_entries(worst, located, evidence.exhaustive):
-        return evidence.blocked(in_the_way)
-    return evidence.failed(tuple(findings_of(evidence.subject, located)) or (_unlocated(worst),))
-
-
-def _excuse(evidence: _Evidence, probe: Probe, another: Probe, worst: Probe) -> Obstacle | None:
-    """What else than a wrong claim may set two slopes apart from it, of which the worst is one."""
-    if not worst.repeatable and worst.excess < 10 * worst.bar:
-        return NONDETERMINISTIC
-    if may_be_cancelled(worst) and is_cancelled(whole_of(evidence.subject), evidence.seed):
-        return CANCELLATION
-    if worst.coarse and worst.sums.bar > worst.sums.size > 0 and not hardly_moves(worst):
-        return roughness(worst)
-    if evidence.subject.precision > LOW and min(probe.excess / probe.bar, another.excess / another.bar) < CLEARLY:
-        return roughness(worst)
-    if on_long_treads(worst):
-        return QUANTISED
-    if matches_coarser(probe) or matches_coarser(another):
-        return SCALE
-    if may_be_finer(probe) or may_be_finer(another):
-        return STEEP
-    if not evidence.exhaustive and is_wavering(worst, evidence.seed):
-        return ILL_CONDITIONED
-    return None
-
-
-def _excuse_of_entries(worst: Probe, located: Located, exhaustive: bool) -> Obstacle | None:
-    """What else it may be, once the entries behind it are known, or none is to be found.
-
-    Where every entry is asked about by itself, and none is wrong, nothing is.
-    """
-    if not located.entries:
-        if worst.kinks:
-            return kink(worst.ladder.subject, worst)
-        return roughness(worst) if worst.coarse or exhaustive else None
-    if not any(entry.numerical for _, entry in located.entries) and on_a_tread(worst, located.entries[0][0]):
-        return QUANTISED
-    subject, direction = worst.ladder.subject, worst.ladder.direction
-    if all(
-        entry.claimed == 0 and stands_still_along(subject, direction, coordinate, entry.numerical)
-        for coordinate, entry in located.entries
-    ):
-        return QUANTISED
-    return None
-
-
-def whole_of(subject: Subject) -> Subject:
-    """The subject that some columns or outputs belong to."""
-    return subject.whole if isinstance(subject, Columns | OutputSubset) else subject
-
-
-def findings_of(subject: Subject, located: Located) -> Iterable[Finding]:
-    """What to say of wrong entries, argument by argument."""
-    what = "gradient" if subject.rule == "backward" else "pushforward"
-    by_argument: dict[str, list[Entry]] = {}
-    for coordinate, entry in located.entries:
-        by_argument.setdefault(subject.inputs.locate(coordinate).path, []).append(entry)
-    for argument, entries in by_argument.items():
-        least = "at least " if located.more else ""
-        count = f"{least}{len(entries)} {'entry' if len(entries) == 1 else 'entries'}"
-        absent = sum(entry.stored is False for entry in entries)
-        if absent:
-            count += ", where nothing is stored" if absent == len(entries) else f", {absent} where nothing is stored"
-        error = max(abs(entry.claimed - entry.numerical) / max(abs(entry.numerical), TINY) for entry in entries)
-        yield Finding(
-            kind="wrong-gradient",
-            message=f"The {what} with respect to {argument} is wrong in {count}.",
-            argument=argument,
-            entries=tuple(entries),
-            advice=f"Compare the {subject.rule} with the derivative of the forward at the entries shown."
-            + tolerance_hint(error),
-        )
-
-
-def _unlocated(probe: Probe) -> Finding:
-    return Finding(
-        kind="wrong-gradient",
-        message=f"The derivative predicts a slope of {probe.claim.slope:.9g} along a random direction; the function's "
-        f"values give {probe.sums.slope:.9g} ± {probe.bar:.2g}. The error is spread too thinly to single out entries.",
-        advice="Compare the derivative's rule with the function.",
-    )
 
 
 def _reading(probe: Probe) -> Reading:
@@ -386,8 +247,9 @@ def _reading(probe: Probe) -> Reading:
 
 
 def _resolution(probes: list[Probe]) -> Resolution:
+    """The weakest resolution among some probes."""
     if not probes:
-        return NOTHING
+        return UNMEASURED
     absolute = max(probe.resolution for probe in probes)
     size = max(probe.largest_entry for probe in probes)
     relative = absolute / size if size and math.isfinite(absolute) else math.inf

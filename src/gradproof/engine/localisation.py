@@ -13,9 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from gradproof.engine.contraction import CLAIM_ACCURACY, CLAIM_ROUNDING, Probing, contract, inner, predicted, restricted
+from gradproof.engine.contraction import CLAIM_ACCURACY, CLAIM_ROUNDING, contract, inner, predicted, restricted
 from gradproof.engine.estimators.differences import Estimates
 from gradproof.engine.estimators.ladder import Ladder
+from gradproof.engine.options import Probing
 from gradproof.engine.probe import Probe
 from gradproof.engine.results import Entry
 from gradproof.engine.subject import Subject
@@ -203,7 +204,7 @@ class _Column:
         sums = contract(ladder, probe.cotangent)
         self.claimed = probe.predicted(piece) / self.step
         self.numerical = sums.slope / self.step
-        rounding = (CLAIM_ROUNDING * subject.gradient_precision + CLAIM_ACCURACY) * abs(self.claimed)
+        rounding = (CLAIM_ROUNDING * subject.numbers.precision + CLAIM_ACCURACY) * abs(self.claimed)
         self.bar = sums.bar / abs(self.step) + rounding + probe.rounding_floor(ladder) / abs(self.step)
         self.excess = abs(self.claimed - self.numerical) - self.bar
 
@@ -269,7 +270,7 @@ class _Column:
         claimed = predicted(subject, self.piece, unit) / self.step
         numerical = float(self.estimates.value[output]) / self.step
         bar = float(self.estimates.bar[output]) / abs(self.step)
-        bar += CLAIM_ROUNDING * subject.gradient_precision * abs(numerical)  # no slope is known better than its digits
+        bar += CLAIM_ROUNDING * subject.numbers.precision * abs(numerical)  # no slope is known better than its digits
         if not abs(claimed - numerical) > bar:
             return None
         return replace(self.entry, claimed=claimed, numerical=numerical, bar=bar, output=subject.outputs.locate(output))

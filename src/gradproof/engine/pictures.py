@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from gradproof.engine.contraction import CLAIM_ACCURACY, CLAIM_ROUNDING, SPREAD, Probing, inner, restricted
+from gradproof.engine.contraction import CLAIM_ACCURACY, CLAIM_ROUNDING, SPREAD, inner, restricted
 from gradproof.engine.estimators.directional import Measured, slopes_along
-from gradproof.engine.estimators.ladder import Ladder, first_step
+from gradproof.engine.estimators.ladder import Ladder
+from gradproof.engine.options import Probing
 from gradproof.engine.probe import Probe, rounding_floor
 from gradproof.engine.results import HeatMap, TaylorPoint
 from gradproof.engine.subject import Array, DerivativeError, Frame, Subject
@@ -61,7 +62,7 @@ def heat_map(
     blocks = min(blocks, WORK // (4 * (subject.inputs.size + subject.outputs.size)))
     if blocks < FEWEST:
         return ()
-    direction = subject.direction(seed, options.step or first_step(subject.precision), options.step is not None)
+    direction = subject.direction(seed, options.first(subject))
     rows, columns = _cut(subject.outputs, blocks), _cut(subject.inputs, blocks)
     try:
         errors = _errors(subject, direction, seed, rows, columns, measured)
@@ -115,7 +116,7 @@ def _errors(
     left = xp.asarray(
         [rounding_floor(each, entry, change) for each in ladders], dtype=values.dtype, device=values.device
     )
-    allowed = 3 * bar + (CLAIM_ROUNDING * subject.gradient_precision + CLAIM_ACCURACY) * size + left
+    allowed = 3 * bar + (CLAIM_ROUNDING * subject.numbers.precision + CLAIM_ACCURACY) * size + left
     errors: list[list[float]] = xp.where((gap > allowed) & (reach > 0), gap / (reach * length), 0.0).tolist()
     return errors
 

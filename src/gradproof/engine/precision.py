@@ -13,12 +13,14 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from gradproof.engine.contraction import Probing, tolerance_along
-from gradproof.engine.explanations.perturbation import answer, answer_at, question, scatter
-from gradproof.engine.judging import judge, raised
-from gradproof.engine.results import Entry, Finding, Resolution, Verdict
-from gradproof.engine.subject import Array, DerivativeError, Frame, Subject
+from gradproof.engine.explanations.conditioning import answer, question, scatter
+from gradproof.engine.findings import raised
+from gradproof.engine.judging import judge
+from gradproof.engine.options import Probing
+from gradproof.engine.results import Entry, Finding, Obstacle, Reason, Resolution, Verdict
+from gradproof.engine.subject import Array, DerivativeError, Frame, Step, Subject
 from gradproof.engine.verdict import Judgement
+from gradproof.engine.views import rule_of
 
 ROUNDINGS = 8.0  # units of rounding that an entry may be off
 OTHERS = 3  # further incoming gradients
@@ -35,6 +37,11 @@ SCATTER = 20.0  # times what it scatters by at points a rounding away: less may 
 FACTOR = 0.2  # off one
 ZERO = 1e-3  # of what the values' size suggests: a gradient below it vanishes
 SHOWN = 10
+INEXACT = Obstacle(
+    Reason.CONDITIONING,
+    "The gradient is right in double precision, and too inexact in this precision to say more.",
+    "Check in float64; in this precision the function is ill-conditioned at this point.",
+)
 HIDDEN = "In double precision the gradient is off by {error:.1g} of an entry; rounding in this precision hides that."
 
 
@@ -49,24 +56,25 @@ def judge_rounded(
 ) -> Judgement:
     """Judge the function in double precision, then its gradient in low precision by the one in double."""
     judgement = judged(wide, probes=probes, seed=seed, options=options)
-    if judgement.verdict is Verdict.FAIL and _within_rounding(judgement, subject.precision):
+    if judgement.verdict is Verdict.FAIL and _within_rounding(judgement, subject.numbers.precision):
         note = HIDDEN.format(error=max(abs(_relative(entry)) for entry in judgement.entries))
-        lenient = replace(options, rtol=options.rtol + ROUNDINGS * subject.precision)
+        lenient = replace(options, rtol=options.rtol + ROUNDINGS * subject.numbers.precision)
         judgement = judged(wide, probes=probes, seed=seed, options=lenient)
         judgement = replace(judgement, notes=(*judgement.notes, note))
     if judgement.verdict is not Verdict.PASS or not wide.inputs.size or not wide.outputs.size:
         return judgement
-    asked = subject.rounded(question(wide, seed))
+    frame = subject.outputs if subject.mode == "reverse" else subject.inputs
+    asked = frame.rounded(question(wide, seed))
     try:
         claimed = answer(subject, asked)
     except DerivativeError as error:
         finding = raised(subject, error) if error.absent else _raised_here(subject, error)
-        return replace(judgement, verdict=Verdict.FAIL, reason=finding.message, findings=(finding,))
+        return replace(judgement, findings=(finding,))
     truth = answer(wide, asked)
-    accepted = tolerance_along(subject, asked, options)
+    accepted = options.along(subject, asked)
     allowed = _allowed(subject, wide, asked, truth, seed) + accepted.atol + accepted.rtol * abs(truth)
     # an infinity on the way may meet another, or a zero, and end as NaN
-    overflow = ~subject.arrays.isfinite(claimed) & (abs(truth) + allowed > 0.5 * subject.largest)
+    overflow = ~subject.arrays.isfinite(claimed) & (abs(truth) + allowed > 0.5 * subject.numbers.largest)
     claimed = subject.arrays.where(overflow, truth, claimed)
     wrong = ~(abs(claimed - truth) <= allowed)
     if bool(wrong.any()):
@@ -81,7 +89,7 @@ def _raised_here(subject: Subject, error: DerivativeError) -> Finding:
     return Finding(
         kind="backward-raised" if subject.mode == "reverse" else "forward-raised",
         message=f"The derivative raised {error}, in this precision alone",
-        advice="In double precision it is right.",
+        hint="In double precision it is right.",
     )
 
 
@@ -111,10 +119,10 @@ def _frame(subject: Subject) -> Frame:
 
 def _allowed(subject: Subject, wide: Subject, asked: Array, truth: Array, seed: int) -> Array:
     """How far rounding alone may move each entry."""
-    xp, unit = subject.arrays, subject.precision
-    nudge = wide.direction(seed + 1, unit, False)
+    xp, unit = subject.arrays, subject.numbers.precision
+    nudge = wide.direction(seed + 1, Step(unit))
     reverse = subject.mode == "reverse"
-    moved = abs(answer_at(wide, nudge, asked) - truth)
+    moved = abs(answer(wide, asked, nudge) - truth)
     moved = xp.where(xp.isfinite(moved), moved, 0.0)
     size = truth * truth
     for number in range(OTHERS):
@@ -129,7 +137,7 @@ def _allowed(subject: Subject, wide: Subject, asked: Array, truth: Array, seed: 
     vanishing = float(size.max()) < ZERO * float(natural.max())  # all of it cancels, and rounding is all there is
     if vanishing and reverse:  # unless each entry has a small share in values that are sums of many
         vanishing = float((size * abs(nudge)).sum()) < ZERO * unit * float(values.sum())
-    lost = subject.tiny * steep  # values that small are rounded as if they were larger
+    lost = subject.numbers.tiny * steep  # values that small are rounded as if they were larger
     return ROUNDINGS * (unit * (size + natural if vanishing else size) + moved + lost)
 
 
@@ -158,8 +166,6 @@ def _contested(
         finding = _finding(subject, claimed, truth, allowed)
         return replace(
             judgement,
-            verdict=Verdict.FAIL,
-            reason=finding.message,
             findings=(finding,),
             resolution=_resolution(subject, allowed, truth, judgement),
         )
@@ -177,12 +183,7 @@ def _if_meaningful(judgement: Judgement) -> Judgement:
     resolution = judgement.resolution
     if not math.isfinite(resolution.relative) or resolution.relative <= HALF:
         return judgement
-    return replace(
-        judgement,
-        verdict=Verdict.INCONCLUSIVE,
-        reason="rounding: the gradient is right in double precision, and too inexact in this precision to say more",
-        advice="Check in float64; in this precision the function is ill conditioned at this point.",
-    )
+    return replace(judgement, obstacle=INEXACT)
 
 
 def _off_by_a_factor(claimed: Array, truth: Array) -> bool:
@@ -230,5 +231,5 @@ def _finding(subject: Subject, claimed: Array, truth: Array, allowed: Array) -> 
         f"double precision and wrong in this precision, in {count} {'entry' if count == 1 else 'entries'}.",
         argument=argument,
         entries=tuple(entries[:SHOWN]),
-        advice=f"Look at what the {subject.rule} computes or stores in low precision.",
+        hint=f"Look at what the {rule_of(subject)} computes or stores in low precision.",
     )

@@ -10,7 +10,9 @@ import math
 from dataclasses import dataclass
 
 from gradproof.engine.contraction import CAUTION, CLAIM_ROUNDING, Claim, Contraction, inner, predicted
-from gradproof.engine.estimators.ladder import ROUNDING, Ladder, first_step
+from gradproof.engine.estimators.differences import ROUNDING
+from gradproof.engine.estimators.ladder import Ladder
+from gradproof.engine.estimators.steps import first_step
 from gradproof.engine.subject import Array, Subject
 
 ROUNDING_FLOOR = (
@@ -21,9 +23,9 @@ ENOUGH = 3e-8  # a bar below this fraction of the largest contribution to the sl
 NEAR_FLOOR = 30.0  # nor does one within this multiple of what rounding alone would give
 MEANINGFUL = 0.2  # a bar wider than this fraction of the largest contribution would let too much pass
 ZERO = 1e-3  # and wider than this fraction of what the values' size suggests, it does not show a gradient to be zero
+LOW = 1e-10  # precision, above which a bar alone does not separate right from wrong
+LOW_MARGIN = 1.3  # bars beyond the bar that an error must have then
 HIDING = 0.02  # and wider than this fraction of the slope seen from coarse_slopes, it may hide one
-LOW = 1e-10  # precision, from which on values are too coarse for a bar to be all that stands between right and wrong
-CLEARLY = 1.3  # bars beyond the bar are asked for then
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +54,7 @@ class Probe:
     @property
     def largest_entry(self) -> float:
         """The size of the derivative: its largest entry, or a bound on it where only slopes are known."""
-        known = self.ladder.subject.claim_size
+        known = self.ladder.subject.scale.entry
         if self.ladder.subject.mode == "forward":
             return known or self.claim.largest_entry / self.ladder.shortest
         return max(known, self.claim.largest_entry)
@@ -60,7 +62,7 @@ class Probe:
     @property
     def largest_change(self) -> float:
         """The largest change that is claimed of one input, or where only slopes are known of one output."""
-        known = self.ladder.subject.claim_change
+        known = self.ladder.subject.scale.change
         if self.ladder.subject.mode == "forward":
             return known or self.claim.largest_entry
         return max(known, self.claim.largest_contribution, self.aside)
@@ -72,7 +74,7 @@ class Probe:
     @property
     def bar(self) -> float:
         """How far measuring and rounding may set claim and slope apart."""
-        accumulated = CLAIM_ROUNDING * self.ladder.subject.gradient_precision * self.sums.size
+        accumulated = CLAIM_ROUNDING * self.ladder.subject.numbers.precision * self.sums.size
         return self.sums.bar + self.claim.rounding + accumulated + self.rounding_floor(self.ladder)
 
     @property
@@ -88,14 +90,14 @@ class Probe:
         if len(self.ladder.samples) == 2:
             caution = CAUTION**2 if self.sums.bar > 10 * self.sums.floor else CAUTION
         else:
-            caution = (1 + min(1.0, self._distance / self.bar if self.bar else 0.0)) / self._least_weight
+            caution = (1 + min(1.0, self._distance / self.bar if self.bar else 0.0)) / self.least_weight
             caution *= 1.0 if self.thorough else CAUTION
-        if self.ladder.subject.precision > LOW:
-            caution *= 1 + CLEARLY
+        if self.ladder.subject.numbers.precision > LOW:
+            caution *= 1 + LOW_MARGIN
         return (caution * self.bar + self.claim.tolerated) / self.ladder.shortest
 
     @property
-    def _least_weight(self) -> float:
+    def least_weight(self) -> float:
         """The least weight that the incoming gradient gives an output, of those that it gives any."""
         weights = abs(self.cotangent)
         return float(self.ladder.subject.arrays.where(weights > 0, weights, math.inf).min())
@@ -134,12 +136,12 @@ def rounding_floor(ladder: Ladder, entry: float, change: float) -> float:
     still the values, of which as much is left over a step as long as the point.
     """
     subject = ladder.subject
-    many, values = math.sqrt(ladder.moved), first_step(subject.precision) * subject.value_size
+    many, values = math.sqrt(ladder.moved), first_step(subject.numbers.precision) * subject.scale.value
     least = ROUNDING_FLOOR * (values * many if change < NOTHING * values else min(entry * ladder.reach, change * many))
     return least if math.isfinite(least) else 0.0
 
 
-def blurred(probe: Probe) -> bool:
+def says_nothing(probe: Probe) -> bool:
     """Whether the bar is so wide that a pass would mean nothing."""
     subject, wide, largest = probe.ladder.subject, probe.bar, probe.claim.largest_contribution
     if largest:
@@ -156,7 +158,10 @@ def _hides(probe: Probe) -> bool:
     They have to move by more than their rounding: where that is all they do, there is nothing to hide.
     """
     ladder, sample = probe.ladder, probe.ladder.samples[-1]
-    coarse_slopes, rounding = ladder.coarse_slopes(), ROUNDING * ladder.subject.precision * abs(ladder.subject.centre)
+    coarse_slopes, rounding = (
+        ladder.coarse_slopes(),
+        ROUNDING * ladder.subject.numbers.precision * abs(ladder.subject.centre),
+    )
     moves = ladder.subject.arrays.where(
         coarse_slopes * sample.t > NEAR_FLOOR * rounding, coarse_slopes * probe.cotangent, 0.0
     )
@@ -166,4 +171,4 @@ def _hides(probe: Probe) -> bool:
 def _natural(subject: Subject) -> float:
     """The slope that values of this size would have if they changed by as much as the inputs do."""
     xp, values = subject.arrays, abs(subject.centre)
-    return first_step(subject.precision) * float(xp.where(xp.isfinite(values), values, 0.0).max())
+    return first_step(subject.numbers.precision) * float(xp.where(xp.isfinite(values), values, 0.0).max())

@@ -14,20 +14,20 @@ from gradproof.engine.contraction import (
     CLAIM_ACCURACY,
     CLAIM_ROUNDING,
     Contraction,
-    Probing,
     claim_of,
     claimed,
     contract,
     contract_each,
     glance,
     restricted,
-    tolerance_along,
 )
-from gradproof.engine.estimators.differences import RATIO
-from gradproof.engine.estimators.ladder import BOTTOM, Ladder, first_step
-from gradproof.engine.estimators.refinement import FINEST, grow, most_informative_bar, outliers
-from gradproof.engine.probe import ENOUGH, NEAR_FLOOR, Probe, blurred, rounding_floor, wide
-from gradproof.engine.subject import Array, OutputSubset, Subject
+from gradproof.engine.estimators.ladder import Ladder
+from gradproof.engine.estimators.refinement import grow, most_informative_bar, outliers
+from gradproof.engine.estimators.steps import BOTTOM, FINEST, RATIO, first_step
+from gradproof.engine.options import Probing
+from gradproof.engine.probe import ENOUGH, NEAR_FLOOR, Probe, rounding_floor, says_nothing, wide
+from gradproof.engine.subject import Array, Subject
+from gradproof.engine.views import OutputSubset
 
 FINE = 5e-3  # a bar above this fraction of the largest contribution is narrowed by asking about blocks of outputs
 BLOCKS = 256  # at most
@@ -48,8 +48,8 @@ def ask(subject: Subject, seed: int, options: Probing, span: tuple[int, int] | N
     they are looked at by themselves: the answer is then two probes along one direction, of the calm outputs and of
     those few. A pushforward is then held against the slopes output by output.
     """
-    step = options.step or first_step(subject.precision)
-    whole = subject.direction(seed, step, options.step is not None)
+    first = options.first(subject)
+    step, whole = first.length, subject.direction(seed, first)
     ladder = Ladder(subject, whole) if span is None else Ladder(subject, restricted(subject, whole, *span), whole)
     if not _is_vast(subject) or subject.mode == "forward":
         ladder.add(*BOTTOM)
@@ -63,7 +63,7 @@ def _asked(ladder: Ladder, step: float, seed: int, options: Probing) -> list[Pro
     subject = ladder.subject
     seeds = [seed, seed + 1] if subject.inputs.size >= LARGE and subject.mode == "reverse" else [seed]
     vast = _is_vast(subject)
-    probes = _seen_at_a_glance(ladder, seeds, seed, options) if vast and subject.finite else []
+    probes = _seen_at_a_glance(ladder, seeds, seed, options) if vast and subject.scale.finite else []
     if probes:
         return probes
     if not ladder.samples:
@@ -96,7 +96,7 @@ def _seen_at_a_glance(ladder: Ladder, seeds: list[int], seed: int, options: Prob
         return light if _clear(probe) and narrow else None
 
     subject, probes = ladder.subject, []
-    for each, sums in zip(seeds, glance(ladder, [subject.weights(each) for each in seeds]), strict=True):
+    for each, sums in zip(seeds, glance(ladder, [subject.cotangent(each) for each in seeds]), strict=True):
         probe = answer(subject.cotangent(each), sums)
         if probe is None:
             return []
@@ -109,10 +109,10 @@ def _strays(ladder: Ladder, step: float, seed: int, options: Probing) -> list[Pr
     subject = ladder.subject
     pushed, estimates = subject.pushforward(ladder.direction), ladder.estimates()
     caution = CAUTION if len(ladder.samples) < 3 else CAUTION**2
-    rounding = CLAIM_ROUNDING * subject.gradient_precision + CLAIM_ACCURACY
+    rounding = CLAIM_ROUNDING * subject.numbers.precision + CLAIM_ACCURACY
     change = float(subject.arrays.where(pushed == pushed, abs(pushed), 0.0).max())
-    left = rounding_floor(ladder, subject.claim_size or change / ladder.shortest, subject.claim_change or change)
-    slack = left + caution * subject.precision * _hidden(ladder)
+    left = rounding_floor(ladder, subject.scale.entry or change / ladder.shortest, subject.scale.change or change)
+    slack = left + caution * subject.numbers.precision * _hidden(ladder)
     allowed = caution * estimates.bar + rounding * abs(pushed) + slack
     astray = subject.arrays.where(~(abs(pushed - estimates.value) <= allowed))[0]
     if not astray.shape[0]:
@@ -129,7 +129,7 @@ def _hidden(ladder: Ladder) -> Array:
     """
     xp, sizes = ladder.subject.arrays, abs(ladder.subject.centre)
     sizes = xp.where(xp.isfinite(sizes), sizes, 0.0)
-    inputs = float(abs(ladder.direction).max()) / first_step(ladder.subject.precision)
+    inputs = float(abs(ladder.direction).max()) / first_step(ladder.subject.numbers.precision)
     return (sizes * inputs).clip(min(float(sizes.max()), inputs))
 
 
@@ -176,7 +176,7 @@ def _look_closer(probe: Probe, step: float, options: Probing) -> Probe:
         if options.step is None:
             grow(ladder, cotangent, step, math.inf if thorough else ENOUGH * probe.claim.largest_contribution)
         probe = _settled(probe, cotangent, options)
-        if probe.agrees and not blurred(probe):
+        if probe.agrees and not says_nothing(probe):
             break
     if not probe.agrees and options.step is None and _deeper(probe):
         probe = _settled(probe, cotangent, options)
@@ -239,8 +239,8 @@ def _claimed(ladder: Ladder, cotangent: Array, sums: Contraction, seed: int, opt
         claim=claim_of(
             vector,
             weights,
-            ladder.subject.gradient_precision,
-            tolerance_along(ladder.subject, ladder.direction, options),
+            ladder.subject.numbers.precision,
+            options.along(ladder.subject, ladder.direction),
         ),
     )
 
@@ -276,13 +276,13 @@ def _by_blocks(probe: Probe, options: Probing) -> Probe:
     affordable = max(1, WORK // subject.inputs.size)
     wanted = min(BLOCKS, (min(probe.bar / largest, 1.0) / FINE) ** 2)
     count = min(size, affordable, math.ceil(wanted))
-    tolerated = tolerance_along(subject, probe.ladder.direction, options)
+    tolerated = options.along(subject, probe.ladder.direction)
     blocks = []
     for number in range(count):
         low, high = size * number // count, size * (number + 1) // count
         cotangent = restricted(subject, probe.cotangent, low, high)
         vector, weights = claimed(subject, probe.ladder.direction, cotangent)
-        claim = claim_of(vector, weights, subject.gradient_precision, tolerated)
+        claim = claim_of(vector, weights, subject.numbers.precision, tolerated)
         sums = contract(probe.ladder, cotangent, low, high)
         blocks.append(replace(probe, cotangent=cotangent, claimed=vector, claim=claim, sums=sums))
     wrong = [block for block in blocks if not block.agrees]

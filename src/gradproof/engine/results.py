@@ -18,6 +18,36 @@ class Verdict(enum.Enum):
     INCONCLUSIVE = "inconclusive"
 
 
+class Reason(enum.Enum):
+    """Why a check is inconclusive: what about the function, or about the way it is checked, stands in the way.
+
+    >>> Reason("step-size") is Reason.STEP_SIZE
+    True
+    """
+
+    KINK = "kink"
+    JUMP = "jump"
+    DOMAIN = "domain"
+    QUANTISED = "quantised"
+    NOISE = "noise"
+    CONDITIONING = "conditioning"
+    CANCELLATION = "cancellation"
+    NONDETERMINISTIC = "nondeterministic"
+    STEP_SIZE = "step-size"
+    NON_FINITE = "non-finite"
+    MUTATION = "mutation"
+    UNSUPPORTED = "unsupported"
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """What stands in the way of a verdict, in a sentence, and a hint what to do."""
+
+    reason: Reason
+    message: str
+    hint: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """One coordinate of a space, in the user's words: which tensor, which entry, which part of a complex number.
@@ -62,7 +92,7 @@ class Diagnosis:
     name: str
     message: str
     fit: float
-    advice: str = ""
+    hint: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +117,7 @@ class Finding:
     message: str
     argument: str | None = None
     entries: tuple[Entry, ...] = ()
-    advice: str = ""
+    hint: str = ""
     mode: str = "reverse"
     diagnoses: tuple[Diagnosis, ...] = ()
     culprits: tuple[Culprit, ...] = ()
@@ -185,12 +215,15 @@ class Checked:
 class Report:
     """The evidence of one check, as data. `gradproof.Report` adds the ways to look at it.
 
-    `origin` is where the check was made, such as a test's name, where that is known.
+    `reason` says why a check is inconclusive, and is None otherwise. `message` is the sentence for it, or of a fail
+    that of the first finding; `hint` says what to do. `origin` is where the check was made, such as a test's name,
+    where that is known. `unsupported` names derivatives that were asked for and that the framework does not have.
     """
 
     verdict: Verdict
-    reason: str = ""
-    advice: str = ""
+    reason: Reason | None = None
+    message: str = ""
+    hint: str = ""
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
     resolution: Resolution
@@ -199,6 +232,7 @@ class Report:
     cost: Cost
     seed: int
     subject: Checked
+    unsupported: tuple[str, ...] = ()
     origin: str = ""
 
     @property

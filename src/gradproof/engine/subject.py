@@ -1,4 +1,4 @@
-"""What the engine asks of a function under test. A framework supplies it; everything else is deduced.
+"""The function under test, as the engine sees it. A framework supplies a `Subject`; everything else is deduced.
 
 The engine sees points, directions and values as flat real vectors in double precision (a complex entry is two
 coordinates). Any array type with operators, slices and a namespace of NumPy's names will do.
@@ -7,6 +7,7 @@ coordinates). Any array type with operators, slices and a namespace of NumPy's n
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from gradproof.engine.results import Place
@@ -15,7 +16,7 @@ Array = Any
 
 
 class Frame(Protocol):
-    """How the coordinates of a flat vector are named."""
+    """The coordinates of a flat vector: how many there are, and which entry of which tensor each one is."""
 
     @property
     def size(self) -> int:
@@ -29,12 +30,55 @@ class Frame(Protocol):
 
     @property
     def gathered(self) -> bool:
-        """Whether coordinates are copied out of tensors that take more memory than they do, as of sparse ones."""
+        """Whether coordinates are copied out of larger tensors, as the stored values of sparse ones are."""
         ...
 
     def locate(self, coordinate: int) -> Place:
-        """The user's name for a coordinate."""
+        """Return the user's name for a coordinate."""
         ...
+
+    def rounded(self, vector: Array) -> Array:
+        """Return a vector as the tensors' own precision holds it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numbers:
+    """The coarsest number format among inputs and outputs.
+
+    `precision` is the spacing of numbers near one, `tiny` that of the smallest numbers (zero where no value is so
+    small that it matters), and `largest` the largest finite number.
+    """
+
+    precision: float
+    tiny: float
+    largest: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """What is known of sizes; zero where nothing is.
+
+    `finite` says whether every value is finite, and `value` is the largest. `entry` is the derivative's largest entry,
+    and `change` the largest change that one input makes to one output within a first step.
+    """
+
+    finite: bool
+    value: float = 0.0
+    entry: float = 0.0
+    change: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The length of a step: relative to the point's own scale, or in the inputs' units."""
+
+    length: float
+    absolute: bool = False
+
+    def times(self, factor: float) -> Step:
+        """Return a longer or shorter step."""
+        return Step(factor * self.length, self.absolute)
 
 
 class Subject(Protocol):
@@ -42,12 +86,7 @@ class Subject(Protocol):
 
     @property
     def mode(self) -> str:
-        """Which derivative is under test: "reverse", by pullbacks, or "forward", by pushforwards."""
-        ...
-
-    @property
-    def rule(self) -> str:
-        """What the derivative's rule is called: "backward" or "jvp"."""
+        """The derivative under test: "reverse", by pullbacks, or "forward", by pushforwards."""
         ...
 
     @property
@@ -76,243 +115,55 @@ class Subject(Protocol):
         ...
 
     @property
-    def finite(self) -> bool:
-        """Whether that value is finite in every coordinate."""
+    def numbers(self) -> Numbers:
+        """The number format that rounding errors are estimated from."""
         ...
 
     @property
-    def precision(self) -> float:
-        """The spacing of numbers near one in the coarsest precision among inputs and outputs."""
-        ...
-
-    @property
-    def value_size(self) -> float:
-        """The size of the largest value among all outputs; zero where it is of no use."""
-        ...
-
-    @property
-    def claim_size(self) -> float:
-        """What is known of the size of the derivative's largest entry; zero where nothing is."""
-        ...
-
-    @property
-    def claim_change(self) -> float:
-        """The same of the largest change that one input makes to one output within a first step."""
-        ...
-
-    @property
-    def gradient_precision(self) -> float:
-        """The same for the precision in which gradients are given."""
-        ...
-
-    @property
-    def largest(self) -> float:
-        """The largest finite number in that precision."""
-        ...
-
-    @property
-    def tiny(self) -> float:
-        """The distance between its smallest numbers."""
+    def scale(self) -> Scale:
+        """The sizes of values and derivatives, as far as they are known."""
         ...
 
     @property
     def trouble(self) -> str:
-        """Why the function was last found undefined beside the point, if it said so."""
+        """The last error that the function raised beside the point, if it did."""
         ...
 
-    def direction(self, seed: int, step: float, absolute: bool) -> Array:
-        """A random direction: signs times magnitudes in [½, 1], times `step`, times the point's scale (or not).
-
-        Rounded so that the point plus the direction is representable.
-        """
+    def direction(self, seed: int, step: Step) -> Array:
+        """Draw a random direction: signs times magnitudes in [½, 1], of this length, with point + direction exact."""
         ...
 
     def cotangent(self, seed: int) -> Array:
-        """A random incoming gradient: signs times magnitudes in [½, 1]."""
-        ...
-
-    def weights(self, seed: int) -> Array:
-        """The same, to be read a slice at a time and not held: of very many outputs it is large."""
+        """Draw a random incoming gradient: signs times magnitudes in [½, 1]."""
         ...
 
     def evaluate(self, direction: Array, t: float) -> Array:
-        """The value at point + t·direction; NaN throughout where the function is not defined."""
+        """Return the value at point + t·direction; NaN throughout where the function is not defined."""
         ...
 
     def evaluate_along(self, direction: Array, steps: Sequence[float]) -> Sequence[Array]:
-        """The same at several steps along one direction."""
-        ...
-
-    def rounded(self, asked: Array) -> Array:
-        """What the derivative under test is asked, an incoming gradient or a direction, as its precision holds it."""
-        ...
-
-    def rounded_direction(self, direction: Array) -> Array:
-        """The direction as the inputs' own precision holds it."""
-        ...
-
-    def pullback(self, cotangent: Array) -> Array:
-        """The claimed gradient for an incoming gradient."""
-        ...
-
-    def pullback_at(self, direction: Array, cotangent: Array) -> Array:
-        """The claimed gradient at point + direction."""
-        ...
-
-    def pushforward(self, direction: Array) -> Array:
-        """The claimed slopes of all outputs along a direction."""
-        ...
-
-    def pushforward_at(self, place: Array, direction: Array) -> Array:
-        """The claimed slopes at point + place."""
-        ...
-
-    def moved_by(self, direction: Array, output: int) -> tuple[float, Place] | None:
-        """Where one input alone moves an output along a direction: its step, and its name."""
+        """Return the values at several steps along one direction."""
         ...
 
     def evaluate_many(self, directions: Array, t: float) -> Array:
-        """The values along each of some directions, stacked as rows."""
+        """Return the values along each of some directions, stacked as rows."""
+        ...
+
+    def pullback(self, cotangent: Array, at: Array | None = None) -> Array:
+        """Return the claimed gradient for an incoming gradient, at the point or at point + `at` (NaN if undefined)."""
         ...
 
     def pullback_many(self, cotangents: Array) -> Array:
-        """The claimed gradients for each of some incoming gradients."""
+        """Return the claimed gradients for each of some incoming gradients."""
+        ...
+
+    def pushforward(self, direction: Array, at: Array | None = None) -> Array:
+        """Return the claimed slopes of all outputs along a direction, at the point or at point + `at`."""
         ...
 
     def pushforward_many(self, directions: Array) -> Array:
-        """The claimed slopes along each of some directions."""
+        """Return the claimed slopes along each of some directions."""
         ...
-
-
-class OutputSubset:
-    """A subject of which only some outputs are watched: itself a subject."""
-
-    def __init__(self, whole: Subject, chosen: Array) -> None:
-        self.whole, self.chosen, self.mode, self.rule = whole, chosen, whole.mode, whole.rule
-        self.arrays, self.inputs = whole.arrays, whole.inputs
-        self.precision, self.gradient_precision = whole.precision, whole.gradient_precision
-        self.largest, self.tiny = whole.largest, whole.tiny
-        self.claim_size, self.claim_change, self.value_size = whole.claim_size, whole.claim_change, whole.value_size
-        self.centre = whole.centre[chosen]
-        self.finite = bool(whole.arrays.isfinite(self.centre).all())
-        self.size = int(chosen.shape[0])
-        self.spans, self.gathered = [(0, self.size)], False
-
-    @property
-    def outputs(self) -> Frame:
-        """It names its outputs itself (and holds no reference to itself, which would keep large tensors alive)."""
-        return self
-
-    @property
-    def trouble(self) -> str:
-        """As of the whole."""
-        return self.whole.trouble
-
-    @property
-    def point(self) -> Array:
-        """As of the whole."""
-        return self.whole.point
-
-    def locate(self, coordinate: int) -> Place:
-        """The user's name for a watched output."""
-        return self.whole.outputs.locate(int(self.chosen[coordinate]))
-
-    def direction(self, seed: int, step: float, absolute: bool) -> Array:
-        """As of the whole."""
-        return self.whole.direction(seed, step, absolute)
-
-    def cotangent(self, seed: int) -> Array:
-        """As of the whole, for the watched outputs."""
-        return self.whole.cotangent(seed)[self.chosen]
-
-    def weights(self, seed: int) -> Array:
-        """The same."""
-        return self.cotangent(seed)
-
-    def evaluate(self, direction: Array, t: float) -> Array:
-        """The watched values."""
-        return self.whole.evaluate(direction, t)[self.chosen]
-
-    def evaluate_along(self, direction: Array, steps: Sequence[float]) -> list[Array]:
-        """The watched values."""
-        return [values[self.chosen] for values in self.whole.evaluate_along(direction, steps)]
-
-    def rounded(self, asked: Array) -> Array:
-        """As of the whole."""
-        if self.mode == "forward":
-            return self.whole.rounded(asked)
-        return self.whole.rounded(self._everywhere(asked))[self.chosen]
-
-    def rounded_direction(self, direction: Array) -> Array:
-        """As of the whole."""
-        return self.whole.rounded_direction(direction)
-
-    def moved_by(self, direction: Array, output: int) -> tuple[float, Place] | None:
-        """As of the whole."""
-        return self.whole.moved_by(direction, int(self.chosen[output]))
-
-    def evaluate_many(self, directions: Array, t: float) -> Array:
-        """The watched values."""
-        return self.whole.evaluate_many(directions, t)[:, self.chosen]
-
-    def pushforward_many(self, directions: Array) -> Array:
-        """The claimed slopes of the watched outputs."""
-        return self.whole.pushforward_many(directions)[:, self.chosen]
-
-    def pullback_many(self, cotangents: Array) -> Array:
-        """The claimed gradients for incoming gradients of the watched outputs."""
-        return self.whole.pullback_many(self._everywhere(cotangents))
-
-    def pullback_at(self, direction: Array, cotangent: Array) -> Array:
-        """As of the whole."""
-        return self.whole.pullback_at(direction, self._everywhere(cotangent))
-
-    def pullback(self, cotangent: Array) -> Array:
-        """The claimed gradient for an incoming gradient of the watched outputs, and of no others."""
-        return self.whole.pullback(self._everywhere(cotangent))
-
-    def pushforward(self, direction: Array) -> Array:
-        """The claimed slopes of the watched outputs."""
-        return self.whole.pushforward(direction)[self.chosen]
-
-    def pushforward_at(self, place: Array, direction: Array) -> Array:
-        """As of the whole, for the watched outputs."""
-        return self.whole.pushforward_at(place, direction)[self.chosen]
-
-    def _everywhere(self, cotangents: Array) -> Array:
-        """One incoming gradient or several, zero for the outputs that are not watched."""
-        nothing = self.arrays.zeros_like(self.whole.centre)
-        vectors = self.arrays.stack([nothing] * len(cotangents)) if len(cotangents.shape) > 1 else nothing
-        vectors[..., self.chosen] = cotangents
-        return vectors
-
-
-class ForwardMode:
-    """A subject of which the pushforward is under test, where the subject itself speaks for the pullback."""
-
-    mode, rule = "forward", "jvp"
-
-    def __init__(self, subject: Subject) -> None:
-        self._subject = subject
-        self._last: tuple[Array, Array] | None = None
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._subject, name)
-
-    def rounded(self, asked: Array) -> Array:
-        """A direction is what is asked."""
-        return self._subject.rounded_direction(asked)
-
-    def pushforward(self, direction: Array) -> Array:
-        """As of the subject; the last one is remembered, since many incoming gradients are asked about."""
-        if self._last is None or self._last[0] is not direction:
-            self._last = (direction, self._subject.pushforward(direction))
-        return self._last[1]
-
-
-def in_mode(subject: Subject, mode: str) -> Subject:
-    """The subject with the derivative of this mode under test."""
-    return subject if subject.mode == mode else ForwardMode(subject)
 
 
 class DerivativeError(Exception):

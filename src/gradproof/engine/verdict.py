@@ -1,30 +1,48 @@
-"""What is said in the end: a verdict with its reason, and everything that was seen."""
+"""What a check adds up to, and the one place that makes a verdict of it."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gradproof.engine.estimators.directional import Measured
-from gradproof.engine.results import Entry, Finding, HeatMap, Reading, Resolution, Verdict
+from gradproof.engine.results import Entry, Finding, HeatMap, Obstacle, Reading, Resolution, Verdict
 
-RAISED = "The derivative raised "
-NOTHING = Resolution(absolute=math.inf, relative=math.inf)
+UNMEASURED = Resolution(absolute=math.inf, relative=math.inf)
+
+
+def verdict_of(findings: Sequence[Finding], obstacle: Obstacle | None) -> Verdict:
+    """Return fail if anything was found wrong, inconclusive if something stands in the way, and pass otherwise."""
+    if findings:
+        return Verdict.FAIL
+    return Verdict.PASS if obstacle is None else Verdict.INCONCLUSIVE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What the probes add up to."""
+    """The evidence for or against one derivative: what is wrong, what stands in the way, and what was measured."""
 
-    verdict: Verdict
-    reason: str = ""
-    advice: str = ""
     findings: tuple[Finding, ...] = ()
+    obstacle: Obstacle | None = None
     notes: tuple[str, ...] = ()
-    resolution: Resolution = NOTHING
+    resolution: Resolution = UNMEASURED
     readings: tuple[Reading, ...] = ()
     maps: tuple[HeatMap, ...] = ()
+    unsupported: tuple[str, ...] = ()  # derivatives that were asked for and that the framework does not have
     measured: Measured | None = None  # the Jacobian, where it is wrong and all of it is known
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the evidence allows to be said."""
+        return verdict_of(self.findings, self.obstacle)
+
+    @property
+    def message(self) -> str:
+        """The reason for the verdict in a sentence; nothing for a pass."""
+        if self.findings:
+            return self.findings[0].message
+        return self.obstacle.message if self.obstacle else ""
 
     @property
     def entries(self) -> list[Entry]:
@@ -32,7 +50,7 @@ class Judgement:
         return [entry for finding in self.findings for entry in finding.entries]
 
     def named(self, mode: str) -> Judgement:
-        """The same, said of a mode or a nesting of modes."""
+        """Return the same judgement, attributed to a mode or a nesting of modes."""
         if not self.findings and not self.readings:
             return self
         findings = tuple(replace(finding, mode=mode) for finding in self.findings)
@@ -42,24 +60,22 @@ class Judgement:
 
 
 EMPTY = Judgement(
-    verdict=Verdict.PASS,
     resolution=Resolution(absolute=0.0, relative=0.0),
     notes=("There are no entries to check: the inputs or the outputs are empty.",),
 )
 
 
-def together(judgements: list[Judgement]) -> Judgement:
-    """One judgement of several: the worst verdict with its reason, and everything that was seen."""
+def together(judgements: Sequence[Judgement]) -> Judgement:
+    """Join several judgements: every finding, the first obstacle, and the weakest resolution."""
     if len(judgements) == 1:
         return judgements[0]
-    severity = [Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.PASS]
-    worst = min(judgements, key=lambda judgement: severity.index(judgement.verdict))
     weakest = max(judgements, key=lambda each: (each.resolution.relative, each.resolution.absolute))
-    return replace(
-        worst,
+    return Judgement(
         findings=tuple(finding for judgement in judgements for finding in judgement.findings),
+        obstacle=next((each.obstacle for each in judgements if each.obstacle), None),
         notes=tuple(note for judgement in judgements for note in judgement.notes),
         readings=tuple(reading for judgement in judgements for reading in judgement.readings),
         maps=tuple(each for judgement in judgements for each in judgement.maps),
+        measured=next((each.measured for each in judgements if each.measured), None),
         resolution=weakest.resolution,
     )

@@ -39,7 +39,7 @@ class _Card:
     gist: str
     origin: str
     reason: str
-    advice: str
+    hint: str
     findings: list[dict[str, Any]]
     more: str
     pictures: list[tuple[str, Picture]]
@@ -143,8 +143,8 @@ def _card(report: Report, *, pictured: bool, open_: bool) -> _Card:
         time=words.seconds(report.cost.seconds),
         gist=words.gist(report),
         origin=report.origin,
-        reason="" if report.findings else report.reason,
-        advice=report.advice,
+        reason=f"{report.reason.value}: {report.message}" if report.reason else "",
+        hint=report.hint,
         findings=[_finding(finding, None if pictured else FEW) for finding in report.findings[:FINDINGS]],
         more=_more(report.findings[FINDINGS:]),
         pictures=[(_kind(picture), picture) for picture in pictures(report)] if pictured else [],
@@ -166,9 +166,9 @@ def _finding(finding: Finding, most: int | None) -> dict[str, Any]:
     return {
         "mode": "" if finding.mode == "reverse" else f", {finding.mode}",
         "message": finding.message,
-        "advice": finding.advice,
+        "hint": finding.hint,
         "diagnoses": [
-            {"message": each.message, "fit": f"{each.fit:.0%}", "advice": each.advice or finding.advice}
+            {"message": each.message, "fit": f"{each.fit:.0%}", "hint": each.hint or finding.hint}
             for each in finding.diagnoses[:3]
         ],
         "culprits": [

@@ -75,10 +75,10 @@ def _render(report: Report, console: Console) -> None:
             f"  {subject.name}: {words.sizes(subject)}",
         )
     )
-    if report.reason and not report.findings:
-        console.print(_field("why", _shortened(report.reason)))
-    if report.advice:
-        console.print(_field("way on", report.advice))
+    if report.reason:
+        console.print(_field("why", f"{report.reason.value}: {_shortened(report.message)}"))
+    if report.hint:
+        console.print(_field("hint", report.hint))
     for number, finding in enumerate(report.findings[:FINDINGS]):
         _render_finding(finding, console, SHOWN if number == 0 else SHOWN // 5)
     if len(report.findings) > FINDINGS:
@@ -113,9 +113,9 @@ def _render_finding(finding: Finding, console: Console, shown: int) -> None:
         console.print(_field("looks like", f"{first.name}: {_shortened(first.message)}"))
         if others:
             console.print(_field("or", ", ".join(f"{other.name} (fit {other.fit:.2f})" for other in others)))
-    advice = next((diagnosis.advice for diagnosis in finding.diagnoses[:1]), "") or finding.advice
-    if advice:
-        console.print(_field("look at", advice))
+    hint = next((diagnosis.hint for diagnosis in finding.diagnoses[:1]), "") or finding.hint
+    if hint:
+        console.print(_field("look at", hint))
     for culprit in finding.culprits[:CULPRITS]:
         like = f" It looks like {culprit.diagnoses[0].name}." if culprit.diagnoses else ""
         console.print(_field("to blame", f"{culprit.name}, by itself: {_shortened(culprit.message)}{like}"))

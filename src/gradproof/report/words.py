@@ -66,7 +66,7 @@ def gist(report: Report) -> str:
         first = report.findings[0]
         text = first.diagnoses[0].message if first.diagnoses else first.message
     else:
-        text = report.reason or resolution(report.resolution)
+        text = f"{report.reason.value}: {report.message}" if report.reason else resolution(report.resolution)
     text = " ".join(text.split())
     return text if len(text) <= GIST else f"{text[:GIST]}…"
 

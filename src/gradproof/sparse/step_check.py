@@ -161,7 +161,7 @@ def _misprediction(predicted: float, slope: Slope) -> Finding:
         kind="prediction",
         message=f"The gradient predicts a slope of {predicted:.10g} along the step, and the loss has "
         f"{slope.value:.10g} ± {slope.bar:.1g}.",
-        advice="Check the gradients of the loss with gradproof.check, at these parameters.",
+        hint="Check the gradients of the loss with gradproof.check, at these parameters.",
     )
 
 
@@ -176,7 +176,7 @@ def _structure(
                 kind="pattern",
                 message=f"The step changed which entries {name} stores, or its shape.",
                 argument=name,
-                advice="A step writes to the stored values alone: use gradproof.sparse.optimiser or apply_gradient_.",
+                hint="A step writes to the stored values alone: use gradproof.sparse.optimiser or apply_gradient_.",
             )
         elif name in allowed:
             outside = ((new.values != old.values) & ~allowed[name].mask()).nonzero()
@@ -186,7 +186,7 @@ def _structure(
                     message=f"The step changed {outside.shape[0]} entries of {name} outside its pattern.",
                     argument=name,
                     entries=tuple(_moved_entry(old.values, new.values, tuple(k.tolist())) for k in outside[:SHOWN]),
-                    advice="Mask the gradient, and mind weight decay and momentum, which move entries without one.",
+                    hint="Mask the gradient, and mind weight decay and momentum, which move entries without one.",
                 )
 
 

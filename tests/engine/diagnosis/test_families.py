@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from numpy_subject import NumpySubject
 
-from gradproof.engine.contraction import Probing
 from gradproof.engine.diagnosis import diagnosed
 from gradproof.engine.judging import judge
+from gradproof.engine.options import Probing
 from gradproof.engine.results import Place, Verdict
 
 SHAPES = [(7,), (4, 5), (2, 3, 4), (20, 15)]

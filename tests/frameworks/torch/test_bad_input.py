@@ -39,7 +39,7 @@ def custom(forward, backward):
 def inconclusive(report, reason: str):
     assert report.verdict is Verdict.INCONCLUSIVE, str(report)
     assert report.reason.startswith(reason)
-    assert report.advice
+    assert report.hint
     assert report.findings == ()
 
 
@@ -146,7 +146,7 @@ def test_a_function_that_raises_beside_the_point_is_inconclusive_and_its_error_i
     report = check(picky, x, seed=0)
 
     inconclusive(report, "undefined")
-    assert "OwnError: not here" in report.reason
+    assert "OwnError: not here" in report.message
 
 
 def _raises_below_one(x):
@@ -198,7 +198,7 @@ def test_an_output_whose_shape_changes_beside_the_point_is_inconclusive(dtype):
     report = check(lambda x: x[x >= 1].sin(), x, seed=0)
 
     inconclusive(report, "undefined")
-    assert "changed from (3,)" in report.reason
+    assert "changed from (3,)" in report.message
 
 
 def test_an_output_whose_shape_changes_with_every_call_is_inconclusive(dtype):
@@ -211,7 +211,7 @@ def test_an_output_whose_shape_changes_with_every_call_is_inconclusive(dtype):
     report = check(growing, point(dtype=dtype), seed=0)
 
     inconclusive(report, "undefined")
-    assert "changed from (1,)" in report.reason
+    assert "changed from (1,)" in report.message
 
 
 def test_an_output_that_is_missing_at_times_is_inconclusive(dtype):
@@ -266,7 +266,7 @@ def test_a_function_that_writes_to_its_input_is_inconclusive(function, dtype):
     report = check(function, x, seed=0)
 
     inconclusive(report, "mutation")
-    assert "inputs[0]" in report.reason
+    assert "inputs[0]" in report.message
     assert torch.equal(x, before)
 
 
@@ -348,7 +348,7 @@ def test_a_function_that_is_nan_in_some_outputs_is_inconclusive(dtype):
     report = check(torch.log, x, seed=0)
 
     inconclusive(report, "non-finite")
-    assert "1 of 3" in report.reason
+    assert "1 of 3" in report.message
 
 
 def test_a_wrong_gradient_beside_a_nan_is_still_found(dtype):
@@ -380,7 +380,7 @@ def test_the_edge_of_a_domain_is_inconclusive(function, at, dtype):
 
     assert report.verdict is Verdict.INCONCLUSIVE, str(report)
     assert report.reason
-    assert report.advice
+    assert report.hint
 
 
 @pytest.mark.parametrize("function", [torch.sqrt, torch.log, torch.rsqrt], ids=lambda function: function.__name__)
@@ -495,7 +495,7 @@ def test_a_checkpoint_that_gives_no_gradient_of_chosen_inputs_is_inconclusive_an
     report = check(reentrant, point(dtype=dtype), seed=0)
 
     assert report.verdict is Verdict.INCONCLUSIVE
-    assert "use_reentrant=False" in report.advice
+    assert "use_reentrant=False" in report.hint
 
 
 # ── functions with habits ────────────────────────────────────────────────────────────────────────────────────────────

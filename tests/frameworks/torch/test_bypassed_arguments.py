@@ -150,7 +150,7 @@ def test_forward_mode_is_left_out_and_where_it_is_asked_for_the_reason_is_said()
     assert check(function, parameters).verdict is Verdict.PASS  # though there is a jvp
     report = check(function, parameters, modes=("forward",))
     assert report.verdict is Verdict.FAIL
-    assert "uses inputs by itself" in report.reason
+    assert "uses inputs by itself" in report.message
 
 
 def test_many_columns_are_not_asked_about_in_one_batch_which_the_function_would_not_see():

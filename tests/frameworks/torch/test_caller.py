@@ -401,7 +401,7 @@ def test_a_wrong_gradient_behind_random_draws_is_found():
     report = run(lambda x: nn.functional.dropout(Doubled.apply(x), 0.3), point(30))
 
     assert report.verdict is Verdict.FAIL
-    assert "wrong" in report.reason
+    assert "wrong" in report.message
 
 
 def test_draws_inside_the_backward_are_held_fixed():

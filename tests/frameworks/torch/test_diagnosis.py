@@ -97,8 +97,8 @@ def test_the_advice_for_a_jvp_speaks_of_a_jvp():
 
     report = check(function, point(12), seed=0, contracts=())
 
-    assert "jvp" in report.findings[0].diagnoses[0].advice
-    assert "backward" not in report.findings[0].diagnoses[0].advice
+    assert "jvp" in report.findings[0].diagnoses[0].hint
+    assert "backward" not in report.findings[0].diagnoses[0].hint
 
 
 def test_a_backward_in_single_precision_is_told_by_the_size_of_its_errors():
@@ -255,4 +255,4 @@ def test_a_complex_gradient_for_a_real_input_is_told_in_words():
     report = check(Amplitude.apply, (point(3), point(3, dtype=torch.complex128)), seed=0)
 
     assert report.verdict is Verdict.FAIL
-    assert "a complex gradient was given for a real input (return its real part)" in report.reason
+    assert "a complex gradient was given for a real input (return its real part)" in report.message

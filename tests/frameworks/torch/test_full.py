@@ -407,7 +407,7 @@ def test_a_function_that_raises_beside_the_point_is_inconclusive():
     report = full(picky, x)
 
     assert report.verdict is Verdict.INCONCLUSIVE
-    assert "ones only" in report.reason
+    assert "ones only" in report.message
 
 
 @pytest.mark.parametrize("size", [1, 12])
@@ -639,7 +639,7 @@ def test_a_backward_that_raises_fails():
     report = full(rule(torch.sin, backward), normal(12))
 
     assert report.verdict is Verdict.FAIL
-    assert "from the backward" in report.reason
+    assert "from the backward" in report.message
 
 
 # ── cost ─────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -8,7 +8,7 @@ import torch.nn.functional as F  # noqa: N812  # torch's own convention
 from torch import nn
 from torch.autograd.function import once_differentiable
 
-from gradproof import Verdict, check
+from gradproof import Reason, Verdict, check
 
 BOTH = ("reverse", "forward")
 NESTINGS = {"reverse over reverse", "forward over reverse", "reverse over forward", "forward over forward"}
@@ -130,7 +130,7 @@ def test_a_right_function_passes_in_every_nesting(name, modes):
     function, *inputs = RIGHT[name]
     report = checked(function, *inputs, modes=modes)
 
-    assert report.verdict is Verdict.PASS, report.reason
+    assert report.verdict is Verdict.PASS, report.message
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -172,7 +172,7 @@ def test_the_second_derivative_at_its_own_kink_is_inconclusive():
     report = checked(lambda x: x * x.abs(), torch.zeros(3, dtype=torch.float64, requires_grad=True), modes=BOTH)
 
     assert report.verdict is Verdict.INCONCLUSIVE
-    assert report.reason.startswith("kink at inputs[0]")
+    assert report.reason is Reason.KINK
 
 
 @pytest.mark.parametrize("mode", ["reverse", "forward"])
@@ -202,7 +202,7 @@ def test_nothing_is_checked_beyond_what_wrt_names(name):
 def test_a_tensor_that_is_not_varied_is_no_hindrance_to_forward_over_forward(name):
     report = checked(lambda a, b: a.sin() * b, point(3), TENSORS_BESIDE[name], wrt=0, modes=("forward",))
 
-    assert report.verdict is Verdict.PASS, report.reason
+    assert report.verdict is Verdict.PASS, report.message
 
 
 def test_a_module_with_buffers_passes_in_forward_over_forward():
@@ -358,7 +358,7 @@ def test_a_double_backward_that_raises_is_quoted():
     assert [(finding.kind, finding.mode) for finding in report.findings] == [
         ("backward-raised", "reverse over reverse")
     ]
-    assert "no such shape" in report.reason
+    assert "no such shape" in report.message
 
 
 def test_a_first_backward_that_raises_is_said_of_every_nesting_over_it():
@@ -488,7 +488,7 @@ def test_forward_over_forward_alone_through_a_jvp_is_a_rule_that_is_absent():
     report = checked(Sine.apply, point(4), modes=("forward",))
 
     assert [finding.kind for finding in report.findings] == ["no-forward-rule"]
-    assert "torch gives no tangents" in report.reason
+    assert "torch gives no tangents" in report.message
 
 
 @pytest.mark.parametrize("own", [Sine, OldSine], ids=lambda kind: kind.__name__)
@@ -500,7 +500,7 @@ def test_a_function_that_torch_cannot_nest_is_a_rule_that_is_absent():
     report = checked(OldSine.apply, point(4), modes=("forward",))
 
     assert [finding.kind for finding in report.findings] == ["no-forward-rule"]
-    assert "setup_context" in report.reason
+    assert "setup_context" in report.message
 
 
 def test_a_function_that_uses_autograd_inside_has_no_rule_for_forward_over_forward():

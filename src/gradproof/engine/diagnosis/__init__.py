@@ -95,9 +95,9 @@ def _candidates(bench: Bench, finding: Finding) -> tuple[Diagnosis, ...]:
 
 
 def _of_tangents(diagnosis: Diagnosis) -> Diagnosis:
-    """The same advice for a jvp."""
-    advice = diagnosis.advice.replace("incoming gradient", "tangent").replace("backward", "jvp")
-    return replace(diagnosis, advice=advice)
+    """The same hint for a jvp."""
+    hint = diagnosis.hint.replace("incoming gradient", "tangent").replace("backward", "jvp")
+    return replace(diagnosis, hint=hint)
 
 
 def _ranked(candidates: Iterator[Diagnosis]) -> tuple[Diagnosis, ...]:

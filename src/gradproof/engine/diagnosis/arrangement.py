@@ -17,13 +17,13 @@ LONG = 3  # entries along a dimension, from which on a shift can be told
 def transposed(case: Case) -> Iterator[Diagnosis]:
     """The answer's dimensions, or the question's, are exchanged."""
     part, asked = case.answered, _asked(case)
-    advice = "Look for a transpose that is missing or one too many, and for a reshape where a transpose is meant."
+    hint = "Look for a transpose that is missing or one too many, and for a reshape where a transpose is meant."
     for pair in part.swaps():
         yield Diagnosis(
             name="transposed",
             message=f"{case.subject_line} is right with its dimensions {pair[0]} and {pair[1]} exchanged.",
             fit=case.fit_right([part.swapped(case.xp, claim, pair=pair) for claim in case.claims]),
-            advice=advice,
+            hint=hint,
         )
     if asked is None:
         return
@@ -35,7 +35,7 @@ def transposed(case: Case) -> Iterator[Diagnosis]:
             message=f"{case.subject_line} is that of {given} with dimensions {pair[0]} and {pair[1]} of {asked.path} "
             "exchanged.",
             fit=case.fit_claims([case.right(question).value for question in questions]),
-            advice="Look for a transpose that is missing or one too many, and for a sum over the wrong dimension.",
+            hint="Look for a transpose that is missing or one too many, and for a sum over the wrong dimension.",
         )
 
 
@@ -63,7 +63,7 @@ def adjoint(case: Case) -> Iterator[Diagnosis]:
             message=f"{case.subject_line} is the Jacobian times the incoming gradient{also}, where it should be "
             "the transposed Jacobian times it.",
             fit=case.fit_claims([case.seen(row) for row in rows]),
-            advice="A matrix in the backward is not transposed: y = A x needs Aᵀ (for complex A its conjugate too).",
+            hint="A matrix in the backward is not transposed: y = A x needs Aᵀ (for complex A its conjugate too).",
         )
 
 
@@ -91,7 +91,7 @@ def conjugate(case: Case) -> Iterator[Diagnosis]:
             name="conjugate",
             message=f"{case.subject_line} is {text}.",
             fit=case.fit_right(answers),
-            advice="A gradient of a holomorphic f is the incoming gradient times the conjugate of f′: look for a "
+            hint="A gradient of a holomorphic f is the incoming gradient times the conjugate of f′: look for a "
             ".conj() that is missing or one too many.",
         )
 
@@ -109,7 +109,7 @@ def mixed(case: Case) -> Iterator[Diagnosis]:
             name="mixed",
             message=f"What is claimed for {other.path} is right for {own.path if own else ''}.",
             fit=case.fit_right(answers),
-            advice="The results of the rule are in the wrong order: they are to be in the order of the forward's "
+            hint="The results of the rule are in the wrong order: they are to be in the order of the forward's "
             "arguments, one for each.",
         )
     if case.asked is None and asked is None and case.reverse:
@@ -130,7 +130,7 @@ def _mixed_outputs(case: Case) -> Iterator[Diagnosis]:
             name="mixed",
             message=f"{case.subject_line} takes the incoming gradients of {one.path} and {other.path} for each other.",
             fit=case.fit_right(answers),
-            advice="The backward's arguments are in the order of the forward's results.",
+            hint="The backward's arguments are in the order of the forward's results.",
         )
 
 
@@ -175,7 +175,7 @@ def _shift(case: Case, what: str, back: str, axis: int, fit: float) -> Diagnosis
         name="shifted",
         message=f"{what[0].upper()}{what[1:]} {back}along dimension {axis}.",
         fit=fit,
-        advice="Look for an index that is off by one, a range that starts or ends one too early, an exclusive sum "
+        hint="Look for an index that is off by one, a range that starts or ends one too early, an exclusive sum "
         "where an inclusive one is meant, padding on the wrong side.",
     )
 

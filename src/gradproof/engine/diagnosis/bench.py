@@ -11,8 +11,8 @@ from typing import Any
 
 from gradproof.engine.diagnosis.parts import Part, parts_of
 from gradproof.engine.estimators.directional import Measured, slopes_along
-from gradproof.engine.estimators.ladder import first_step
-from gradproof.engine.subject import Array, Subject
+from gradproof.engine.estimators.steps import first_step
+from gradproof.engine.subject import Array, Step, Subject
 
 FAR = 0.37  # of the point's scale: a place whose value and derivative are other ones
 
@@ -26,7 +26,7 @@ class Bench:
         self._measured = measured
         self.reverse = subject.mode == "reverse"
         self.inputs, self.outputs = parts_of(subject.inputs), parts_of(subject.outputs)
-        self.step = first_step(subject.precision)
+        self.step = first_step(subject.numbers.precision)
 
     def question(self, number: int) -> Array:
         """A random question."""
@@ -35,7 +35,7 @@ class Bench:
 
     def direction(self, number: int) -> Array:
         """A random direction, as long as the first step of a ladder."""
-        return self.subject.direction(self._seed + number, self.step, False)
+        return self.subject.direction(self._seed + number, Step(self.step))
 
     def claim(self, question: Array) -> Array:
         """What the derivative answers."""
@@ -57,7 +57,7 @@ class Bench:
 
     def disturb(self) -> None:
         """Call the function somewhere else, which is nothing to a derivative that was asked for here."""
-        self.subject.evaluate(self.subject.direction(self._seed + 71, FAR, False), 1.0)
+        self.subject.evaluate(self.subject.direction(self._seed + 71, Step(FAR)), 1.0)
 
     def zeros(self, parts: list[Part]) -> Array:
         """A vector of zeros over all inputs or all outputs."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from gradproof.engine.contraction import tolerance_hint
 from gradproof.engine.diagnosis.bench import size_of
 from gradproof.engine.diagnosis.block import Block
 from gradproof.engine.diagnosis.case import Case
 from gradproof.engine.diagnosis.parts import Part
+from gradproof.engine.options import tolerance_hint
 from gradproof.engine.results import Diagnosis
 from gradproof.engine.subject import Array
 
@@ -47,7 +47,7 @@ def unsteady(case: Case) -> Iterator[Diagnosis]:
             message=f"Calling the function at another point changes {case.what} at this one: the derivative reads "
             "something that every call overwrites.",
             fit=0.99,
-            advice="Save what the backward needs with ctx.save_for_backward, or in tensors of its own for every call; "
+            hint="Save what the backward needs with ctx.save_for_backward, or in tensors of its own for every call; "
             "a buffer, a global or an attribute is overwritten by the next call.",
         )
 
@@ -74,7 +74,7 @@ def moved(case: Case) -> Iterator[Diagnosis]:
             name="stale",
             message=f"{case.subject_line} is right for another point: for {text}.",
             fit=0.98 * fit,
-            advice=ADVICE,
+            hint=ADVICE,
         )
 
 
@@ -97,7 +97,7 @@ def approximate(case: Case, block: Block) -> Iterator[Diagnosis]:
         message=f"{case.subject_line} is off by some {size} nearly everywhere: it is the derivative of a slightly "
         "different function." + (" Computing in single precision leaves errors of this size." if single else ""),
         fit=0.95 - usual,
-        advice=(CAST if single else DIFFERENT) + tolerance_hint(largest, SLIGHT),
+        hint=(CAST if single else DIFFERENT) + tolerance_hint(largest, SLIGHT),
     )
 
 

@@ -27,13 +27,13 @@ def ignored(case: Case) -> Iterator[Diagnosis]:
         name="incoming-ignored",
         message=f"{case.subject_line} does not change with the {given}, and is right where that is all ones.",
         fit=assumed,
-        advice=multiply,
+        hint=multiply,
     )
     yield Diagnosis(
         name="incoming-ignored",
         message=f"{case.subject_line} does not change with the {given}.",
         fit=0.97,
-        advice=multiply,
+        hint=multiply,
     )
 
 
@@ -60,7 +60,7 @@ def reduced(case: Case) -> Iterator[Diagnosis]:
         message=f"{case.subject_line} depends on the sum of the {given} alone, and is right where its entries "
         "are all the same.",
         fit=case.fit_claims(rights),
-        advice=f"Multiply entry by entry before summing: the {given} is no single number.",
+        hint=f"Multiply entry by entry before summing: the {given} is no single number.",
     )
 
 
@@ -75,7 +75,7 @@ def passed_through(case: Case) -> Iterator[Diagnosis]:
         name="pass-through",
         message=f"{case.subject_line} is the {given} itself.",
         fit=case.fit_claims([case.seen(part.of(question)) for question in case.questions]),
-        advice="The derivative of the function itself is not multiplied in: a straight-through rule, or a factor left "
+        hint="The derivative of the function itself is not multiplied in: a straight-through rule, or a factor left "
         "out.",
     )
 

@@ -64,7 +64,7 @@ def unmasked(case: Case) -> Iterator[Diagnosis]:
         + (f", those {where}," if where else "")
         + " and is not; elsewhere it is right.",
         fit=case.fit([error * ~extra for error in case.errors]),
-        advice=MISSING,
+        hint=MISSING,
     )
 
 
@@ -81,7 +81,7 @@ def one_sided(case: Case) -> Iterator[Diagnosis]:
             message=f"{case.subject_line} is wrong in the entries {where}, {int(wrong.sum())} of "
             f"{int(relevant.sum())}, and right in the others.",
             fit=WEAK * case.fit([error * ~wrong for error in case.errors]),
-            advice="Look at the branch of the backward for these inputs: the mask, or what is done where it is off.",
+            hint="Look at the branch of the backward for these inputs: the mask, or what is done where it is off.",
         )
 
 
@@ -108,7 +108,7 @@ def mask_forgotten(case: Case, block: Block) -> Iterator[Diagnosis]:
             message=f"{case.subject_line} is right in the entries that the function depends on, and not zero in those "
             f"that it does not depend on: {extra} of {extra + right} that were looked at.",
             fit=0.97,
-            advice=MISSING,
+            hint=MISSING,
         )
 
 
@@ -140,7 +140,7 @@ def _detached(case: Case) -> Diagnosis:
         name="detached",
         message=f"{case.subject_line} is zero throughout, and should not be.",
         fit=case.fit([error * 0.0 for error in case.errors]),
-        advice="Look for a detach(), .data, no_grad() or conversion to a number on the way, a None or zeros that the "
+        hint="Look for a detach(), .data, no_grad() or conversion to a number on the way, a None or zeros that the "
         "backward returns, or a result that is not multiplied by the incoming gradient.",
     )
 
@@ -151,7 +151,7 @@ def _inverted(case: Case, missing: int, extra: int) -> Diagnosis:
         message=f"{case.subject_line} is zero in all {missing} entries in which it should not be, and not zero in "
         f"{extra} in which it should, as far as was looked: a mask is inverted, or is another one than the function's.",
         fit=INVERTED,
-        advice="Look at the condition of the mask (of a relu, a clamp, a dropout), and whether forward and backward "
+        hint="Look at the condition of the mask (of a relu, a clamp, a dropout), and whether forward and backward "
         "have the same.",
     )
 
@@ -162,7 +162,7 @@ def _partly_lost(case: Case, missing: Array, kept: Array, fit: float) -> Iterato
             name="mask",
             message=f"{case.subject_line} is zero wherever nothing is stored, and right where something is.",
             fit=fit,
-            advice="It is the gradient with respect to the stored entries: pass masked=True if that is what it should "
+            hint="It is the gradient with respect to the stored entries: pass masked=True if that is what it should "
             "be, or compute it where nothing is stored too.",
         )
         return
@@ -172,7 +172,7 @@ def _partly_lost(case: Case, missing: Array, kept: Array, fit: float) -> Iterato
             name="block",
             message=f"{case.subject_line} is right {slab} alone, and zero elsewhere.",
             fit=fit,
-            advice="Look for a loop, a slice or a chunk whose range ends early or starts late, and for a result that "
+            hint="Look for a loop, a slice or a chunk whose range ends early or starts late, and for a result that "
             "is overwritten where it should be put together.",
         )
     where = _beside(case, missing, kept)
@@ -184,7 +184,7 @@ def _partly_lost(case: Case, missing: Array, kept: Array, fit: float) -> Iterato
         + (f", those {where}" if where else "")
         + "; elsewhere it is right.",
         fit=fit,
-        advice="The backward masks entries that the forward does not: compare the two masks.",
+        hint="The backward masks entries that the forward does not: compare the two masks.",
     )
 
 

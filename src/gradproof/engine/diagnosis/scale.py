@@ -56,13 +56,13 @@ def _diagnosis(size: float, known: str | None, case: Case, fit: float, place: st
             name="sign",
             message=f"{case.subject_line} has the wrong sign{place}.",
             fit=fit,
-            advice="Look for a minus that is missing or one too many: a subtraction, an inverse, a cosine, a quotient.",
+            hint="Look for a minus that is missing or one too many: a subtraction, an inverse, a cosine, a quotient.",
         )
     return Diagnosis(
         name="factor",
         message=f"{case.subject_line} is {times} times the right one{place}.",
         fit=fit,
-        advice=_advice(size, known),
+        hint=_advice(size, known),
     )
 
 

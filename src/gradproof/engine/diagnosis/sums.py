@@ -22,7 +22,7 @@ def missing_sum(case: Case) -> Iterator[Diagnosis]:
                     message=f"{case.subject_line} takes the {which} slice along dimension {axis.number} of "
                     f"{part.path} alone, where it should sum over all {axis.length}.",
                     fit=case.fit_claims([case.right(question).value for question in questions]),
-                    advice="An input that is broadcast receives the sum over the dimensions that it was broadcast "
+                    hint="An input that is broadcast receives the sum over the dimensions that it was broadcast "
                     "along: sum, and do not take one slice.",
                 )
 
@@ -44,7 +44,7 @@ def doubled_sum(case: Case) -> Iterator[Diagnosis]:
             name="doubled-sum",
             message=f"{case.subject_line} is {how} over dimension {axis.number}, which it should keep.",
             fit=case.fit_claims([size * mean for mean in means]),
-            advice="Sum over the dimensions along which the forward broadcast this input, and over no others.",
+            hint="Sum over the dimensions along which the forward broadcast this input, and over no others.",
         )
 
 
@@ -71,6 +71,6 @@ def overwritten(case: Case, block: Block) -> Iterator[Diagnosis]:
             message=f"Entries of {case.input.path if case.input else 'the input'} that several outputs read have the "
             f"gradient of {which} of them alone.",
             fit=0.99,
-            advice="Gradients of an entry that is read several times add up: index_add_, scatter_add_ or "
+            hint="Gradients of an entry that is read several times add up: index_add_, scatter_add_ or "
             "index_put_(accumulate=True) in place of an assignment.",
         )

@@ -50,7 +50,7 @@ def held_constant(case: Case) -> Iterator[Diagnosis]:
                 name="missing-term",
                 message=f"{case.subject_line} {text}: a term of a product rule is missing.",
                 fit=NUMBERS * max(0.0, 1 - left / (EXACTLY * abs(multiple) * scale)),
-                advice=PRODUCT,
+                hint=PRODUCT,
             )
 
 
@@ -80,7 +80,7 @@ def residual(case: Case) -> Iterator[Diagnosis]:
                 name="missing-term",
                 message=f"{case.subject_line} lacks a term: {times}{text}.",
                 fit=case.fit([error + multiple * term for error, term in pairs]),
-                advice=PRODUCT
+                hint=PRODUCT
                 if "value" in text
                 else "Look for a connection around the function, y = x + f(x), or "
                 "another term of the forward that the backward leaves out.",
@@ -91,24 +91,24 @@ def residual(case: Case) -> Iterator[Diagnosis]:
                 name="missing-term",
                 message=f"{case.subject_line} is {times}{text}, and nothing else.",
                 fit=0.98 * case.fit_claims([multiple * term for term in seen]),
-                advice=PRODUCT,
+                hint=PRODUCT,
             )
 
 
 def symmetric(case: Case) -> Iterator[Diagnosis]:
     """Of two terms that mirror each other, one is missing: X Xᵀ, X + Xᵀ, a quadratic form."""
     part = case.answered
-    advice = "An argument that occurs twice, as in X Xᵀ, has a term for each place: the mirrored one is missing."
+    hint = "An argument that occurs twice, as in X Xᵀ, has a term for each place: the mirrored one is missing."
     for pair in part.swaps():
         if part.shape[pair[0]] == part.shape[pair[1]]:
             answers = [claim + part.swapped(case.xp, claim, pair=pair) for claim in case.claims]
-            yield _mirrored(case, case.fit_right(answers), advice)
+            yield _mirrored(case, case.fit_right(answers), hint)
     asked = case.asked or (case.asked_parts[0] if len(case.asked_parts) == 1 else None)
     for pair in asked.swaps() if asked else []:
         if asked and asked.shape[pair[0]] == asked.shape[pair[1]]:
             questions = case.asked_with(partial(asked.swapped, case.xp, pair=pair), asked)
             answers = [claim + case.claim(other) for claim, other in zip(case.claims, questions, strict=True)]
-            yield _mirrored(case, case.fit_right(answers), advice)
+            yield _mirrored(case, case.fit_right(answers), hint)
 
 
 def outer_product(case: Case, block: Block) -> Iterator[Diagnosis]:
@@ -136,7 +136,7 @@ def outer_product(case: Case, block: Block) -> Iterator[Diagnosis]:
             + (f" in each of {groups} groups of entries" if groups > 1 else "")
             + ": the term through something that all entries share.",
             fit=0.98 * max(0.0, 1 - math.sqrt(max(0.0, 1 - explained / whole))),
-            advice="Look at what the forward shares between entries, a sum, mean, norm, maximum or a softmax's "
+            hint="Look at what the forward shares between entries, a sum, mean, norm, maximum or a softmax's "
             "denominator: it depends on every input, and its derivative is a term of its own.",
         )
 
@@ -152,7 +152,7 @@ def dropped(case: Case, block: Block) -> Iterator[Diagnosis]:
         message=f"Every entry of the Jacobian for {case.what} is right or zero: {int(gone.sum())} of "
         f"{int(gone.sum() + right.sum())} that were looked at are left out.",
         fit=0.96,
-        advice="Some outputs depend on entries that the backward does not connect them with: a sum, a "
+        hint="Some outputs depend on entries that the backward does not connect them with: a sum, a "
         "normalisation or a neighbour is left out.",
     )
 
@@ -188,12 +188,12 @@ def _least_squares(targets: list[Array], terms: list[Array]) -> float:
     return over / square if square > 0 and math.isfinite(over) else 0.0
 
 
-def _mirrored(case: Case, fit: float, advice: str) -> Diagnosis:
+def _mirrored(case: Case, fit: float, hint: str) -> Diagnosis:
     return Diagnosis(
         name="missing-term",
         message=f"{case.subject_line} lacks the mirror image of what is claimed: of two like terms one is there.",
         fit=fit,
-        advice=advice,
+        hint=hint,
     )
 
 

@@ -22,9 +22,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from gradproof.engine.estimators.steps import RATIO
 from gradproof.engine.subject import Array
 
-RATIO = 4.0  # between the steps of neighbouring samples
+ROUNDING = 0.75  # units of rounding in the slope from values that are rounded correctly: 0.54, and some to spare
 CURVED = 3.0  # times as uneven as on a quarter of the step, below which it is no curvature that is uneven
 BEND = 0.05  # how much of the even fourth difference enters the bar
 FOURTH = 37.6  # standard deviations of noise in the even fourth difference, for one in each value
@@ -33,7 +34,7 @@ BACKGROUND = 2.5  # medians of the even fourth differences, granted to every out
 COARSEST = 0.05  # relative noise at the most; beyond it is no noise but a function that changes too fast
 COMPANY = 0.5  # of the outputs must change for the rest to be told by them
 STRUCTURE = 30.0  # times the noise on the finest steps
-TALL = 2.0**-5  # of a value: no half precision leaves stairs as high
+TALLEST = 2.0**-5  # of a value: no half precision leaves stairs as high
 CASTS = (8, 11, 24)  # binary digits of bfloat16, float16 and float32
 FEWER = 2  # binary digits, which would do for one number of four by accident, and for several hardly ever
 SMOOTH = 0.3  # a slope whose bar is below this fraction of it looks smooth
@@ -281,7 +282,7 @@ def _mind_the_stairs(
             height = xp.where((change > 0) & (change < height), change, height)
     for sample in samples:
         if sample.t >= around.wide:
-            stairs = stairs & ~((sample.plus == centre) & (sample.minus == centre) & (height > TALL * abs(centre)))
+            stairs = stairs & ~((sample.plus == centre) & (sample.minus == centre) & (height > TALLEST * abs(centre)))
     height = xp.where(stairs, height, 0.0)
     for lower, upper, rough, pair in zip(samples, samples[1:], unsteady, pairs, strict=False):
         # The plain slope of the upper sample errs more by truncation than the extrapolated one, and less by stairs.

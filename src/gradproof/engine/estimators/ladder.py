@@ -6,13 +6,12 @@ Nothing in this module knows about autograd, layouts or reports.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 from gradproof.engine.estimators.differences import (
-    RATIO,
+    ROUNDING,
     Estimates,
     Noise,
     Sample,
@@ -20,28 +19,14 @@ from gradproof.engine.estimators.differences import (
     noise_around,
     precision_shown,
 )
-from gradproof.engine.subject import Array, OutputSubset, Subject
+from gradproof.engine.estimators.steps import BOTTOM, RATIO, first_step
+from gradproof.engine.subject import Array, Subject
+from gradproof.engine.views import OutputSubset
 
-ROUNDING = 0.75  # units of rounding in the slope from values that are rounded correctly: 0.54, and some to spare
 CHUNK = 1 << 16  # entries worked on at once: small enough for the processor's cache, large enough to amortise a call
-CLIMB = 0.5  # the largest step, relative to the point's own scale
 WIDE = 2.0**-5  # to either side, relative to the point's own scale: no half precision rounds so much away
-BOTTOM = (0, 1)  # the exponents of the samples that a ladder begins with
 ULPS = 8  # units of rounding by which a value that stands still may waver
 SAMPLE = 1 << 12  # outputs that stand for all when noise is told
-
-
-@functools.cache
-def first_step(precision: float) -> float:
-    """The lowest rung's step, relative to the point's scale: near the cube root of the precision.
-
-    There truncation and noise are about equal for a function of order one, so that the bar, which takes truncation at
-    its full unextrapolated size, is near its smallest.
-
-    >>> f"{first_step(2.2e-16):.1e}", f"{first_step(1.2e-7):.1e}"
-    ('3.6e-06', '2.9e-03')
-    """
-    return min(math.cbrt(precision) / 1.7, CLIMB / RATIO)
 
 
 def slices(low: int, high: int) -> Iterator[slice]:
@@ -144,14 +129,14 @@ class Ladder:
     def noise(self) -> Noise:
         """The noise of values: what their type allows, or, on more than two samples, what is usual among the outputs."""
         if self._noise is None:
-            unit = self.subject.precision
+            unit = self.subject.numbers.precision
             every = slice(None, None, max(1, self.subject.outputs.size // SAMPLE))
             cast = 0.0 if len(self.samples) < 3 else self._cast(every)
             rounding = ROUNDING * max(unit, cast)
             least = Noise(
                 rounding=rounding,
                 grain=rounding,
-                tiny=self.subject.tiny,
+                tiny=self.subject.numbers.tiny,
                 step_rounding=4 * unit / first_step(unit),
                 wide=math.inf if cast > unit else WIDE / first_step(unit),
                 share=rounding if cast > unit else 0.0,
@@ -272,7 +257,7 @@ class Ladder:
     @property
     def _least_leap(self) -> float:
         """What is a leap, relative to a value: more than rounding, and than that of a cast."""
-        return max(1e3 * self.subject.precision, 4 * self.noise().rounding)
+        return max(1e3 * self.subject.numbers.precision, 4 * self.noise().rounding)
 
     def plateaus(self) -> Array:
         """Which outputs do not change at all on the two finest samples, and do on the coarsest."""
@@ -290,7 +275,7 @@ class Ladder:
 
     def wavers(self) -> Array:
         """Which outputs have gone no farther than rounding takes them, as far as they are defined."""
-        return self.farthest()[0] <= ULPS * self.subject.precision * abs(self.subject.centre)
+        return self.farthest()[0] <= ULPS * self.subject.numbers.precision * abs(self.subject.centre)
 
     def _flags(self, flag: Callable[[slice], Array]) -> Array:
         """A yes or no for every output, found chunk by chunk."""

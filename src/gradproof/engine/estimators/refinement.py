@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 
 from gradproof.engine.contraction import CAUTION, SPREAD
-from gradproof.engine.estimators.differences import RATIO, Estimates
-from gradproof.engine.estimators.ladder import CLIMB, SAMPLE, Ladder
+from gradproof.engine.estimators.differences import Estimates
+from gradproof.engine.estimators.ladder import SAMPLE, Ladder
+from gradproof.engine.estimators.steps import FINEST, LONGEST, RATIO
 from gradproof.engine.probe import NEAR_FLOOR
 from gradproof.engine.subject import Array
 
 UNRESOLVED = 0.5  # an output whose bar is this fraction of the slope says nothing
 STILL = 1e-3  # of the step: a bar below this tells a value that stands still
 FALLEN = 1e-3  # of the slope that far steps show: a bar below this tells that the slope falls to nothing
-FINEST = -9  # the lowest sample, as a power of `RATIO`
 MOST = 0.1  # of the outputs saying nothing is reason enough to go on
 WORTH_IT = 1.3  # a new sample that narrows the bar by less than this is the last one
 OUTLIER = 100.0  # times the bar that 99 % of the outputs keep to
@@ -41,7 +41,7 @@ def grow(ladder: Ladder, cotangent: Array, step: float, enough: float) -> None:
             break
     if score * WORTH_IT < start and lost < MOST and not thorough:
         return
-    while step * RATIO ** (exponent := ladder.highest + 1) <= CLIMB:
+    while step * RATIO ** (exponent := ladder.highest + 1) <= LONGEST:
         ladder.add(exponent)
         if thorough:
             continue
@@ -76,7 +76,7 @@ def _certain(ladder: Ladder, step: float) -> list[int]:
     """The samples that a thorough ladder gets in any case."""
     below = range(max(FINEST, min(ladder.lowest - 1, -2)), ladder.lowest)
     above = range(ladder.highest + 1, ladder.highest + 1 + math.ceil(-math.log(step, RATIO)))
-    return [*below, *(exponent for exponent in above if step * RATIO**exponent <= CLIMB)]
+    return [*below, *(exponent for exponent in above if step * RATIO**exponent <= LONGEST)]
 
 
 def _score(ladder: Ladder, cotangent: Array, stride: int) -> tuple[float, float]:

@@ -1,1 +1,63 @@
-"""Why a claim outside its bar need not be wrong."""
+"""Why a claim outside its bar need not be wrong, and why one inside it may prove nothing: one list, one runner.
+
+A new explanation is one class with its reason, in its place in the list; a planted case that it explains; and a wrong
+gradient beside the same difficulty that it does not explain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gradproof.engine.explanations.comparison import Comparison, Explanation
+from gradproof.engine.explanations.conditioning import Cancellation, IllConditioned
+from gradproof.engine.explanations.domain import DomainEdge, NoFiniteSlope, NonFiniteValues
+from gradproof.engine.explanations.noise import Noisy, OneDirectionAlone
+from gradproof.engine.explanations.nondeterminism import Nondeterministic
+from gradproof.engine.explanations.nondifferentiable import Jump, Kink, Ties
+from gradproof.engine.explanations.quantisation import QuantisedEntry, QuantisedInputs, QuantisedValues
+from gradproof.engine.explanations.step_size import CoarserSteps, FinerSteps, Oscillation
+from gradproof.engine.results import Obstacle
+
+EXPLANATIONS: tuple[Explanation, ...] = (
+    NoFiniteSlope(),
+    Kink(),
+    NonFiniteValues(),
+    Nondeterministic(),
+    DomainEdge(),
+    Jump(),
+    Cancellation(),
+    QuantisedValues(),
+    Noisy(),
+    CoarserSteps(),
+    FinerSteps(),
+    QuantisedInputs(),
+    Oscillation(),
+    Ties(),
+    IllConditioned(),
+    QuantisedEntry(),
+    OneDirectionAlone(),
+)
+LESS = 1 / 8  # of the worst entry's relative error: an entry that is off by more shares its cause
+
+
+def explain(comparison: Comparison) -> Obstacle | None:
+    """Return the first explanation that holds for a comparison; None where nothing explains it."""
+    candidates = (each for each in EXPLANATIONS if comparison.kind in each.kinds)
+    return next(filter(None, (each.explains(comparison) for each in candidates)), None)
+
+
+def unexplained(entries: Sequence[Comparison]) -> tuple[list[Comparison], Obstacle | None]:
+    """Return the entries, worst first, that nothing explains; and what explains the worst of the others.
+
+    Once an entry is wrong, only those are asked about whose relative error is far less than that of the worst.
+    """
+    wrong: list[Comparison] = []
+    obstacle = None
+    for each in entries:
+        if wrong and each.share > LESS * wrong[0].share:
+            wrong.append(each)
+        elif found := explain(each):
+            obstacle = obstacle or found
+        else:
+            wrong.append(each)
+    return wrong, obstacle

@@ -6,65 +6,67 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gradproof.engine.results import Place
-from gradproof.engine.subject import Array, Frame, Subject
+from gradproof.engine.subject import Array, Frame, Scale, Step, Subject
+from gradproof.engine.views import View
 
 AT_ONCE = 1 << 19  # numbers in one batch of calls
 
 
-class Columns:
-    """Some columns at once: its inputs are their steps, its outputs all outputs along each, one after the other.
+@dataclass(frozen=True, slots=True)
+class Largest:
+    """The largest entry of a claimed Jacobian, and the largest change that one makes of a first step."""
 
-    It is a subject as far as the judge of a pushforward asks.
+    entry: float
+    change: float
+
+
+class Columns(View):
+    """Some columns of a Jacobian at once: its inputs are their steps, its outputs all outputs along each of them.
+
+    Directions are stacked, one row for each column, which it moves alone. A pushforward is under test.
     """
 
     mode, gathered = "forward", False
 
-    def __init__(
-        self, whole: Subject, columns: list[int], claimed: Array, first: int, size: float, change: float
-    ) -> None:
-        """`claimed` is what is claimed of the columns, for outputs from `first` on.
-
-        `size` is the largest claim in the Jacobian, and `change` the largest that one makes of a first step.
-        """
-        self.claim_size, self.claim_change, self.value_size = size, change, whole.value_size
-        self.whole, self.columns, self._claimed, self._first = whole, columns, claimed, first
-        self.rule, self.arrays, self.inputs = whole.rule, whole.arrays, _Steps(whole.inputs, columns)
-        self.precision, self.gradient_precision = whole.precision, whole.gradient_precision
-        self.largest, self.tiny = whole.largest, whole.tiny
+    def __init__(self, whole: Subject, columns: list[int], claimed: Array, first: int, largest: Largest) -> None:
+        """`claimed` is what is claimed of the columns, for outputs from `first` on."""
+        super().__init__(whole)
+        self.columns, self._claimed, self._first = columns, claimed, first
+        self.inputs = _Steps(whole.inputs, columns)
         self._rows = int(claimed.shape[0])
         self._centre = whole.centre[first : first + self._rows]
-        self.centre = self.arrays.concatenate([self._centre] * len(columns))
-        self.finite = bool(self.arrays.isfinite(self.centre).all())
+        self.centre = whole.arrays.concatenate([self._centre] * len(columns))
+        finite = whole.scale.finite or bool(whole.arrays.isfinite(self.centre).all())
+        self.scale = Scale(finite=finite, value=whole.scale.value, entry=largest.entry, change=largest.change)
         self.size = int(self.centre.shape[0])
         self.spans = [(0, self.size)]
         self._seen: dict[tuple[int, float], Array] = {}
 
     @property
     def outputs(self) -> Frame:
-        """It names its outputs itself."""
+        """The view is its own frame."""
         return self
 
-    @property
-    def trouble(self) -> str:
-        """As of the whole."""
-        return self.whole.trouble
-
     def locate(self, coordinate: int) -> Place:
-        """The output that an entry belongs to."""
+        """Return the output that an entry belongs to."""
         return self.whole.outputs.locate(self._first + coordinate % self._rows)
 
-    def direction(self, seed: int, step: float, absolute: bool) -> Array:
-        """For every column a direction that moves it alone, by its part of a random direction."""
-        return directions_of(self.arrays, self.whole.direction(seed, step, absolute), [[k] for k in self.columns])
+    def rounded(self, vector: Array) -> Array:
+        """Return a vector as it is: entries of a Jacobian are held in double precision."""
+        return vector
+
+    def column_of(self, coordinate: int) -> int:
+        """Return the number of the column that an entry belongs to."""
+        return coordinate // self._rows
+
+    def direction(self, seed: int, step: Step) -> Array:
+        """Draw for every column a direction that moves it alone, by its part of a random direction."""
+        return directions_of(self.arrays, self.whole.direction(seed, step), [[k] for k in self.columns])
 
     def cotangent(self, seed: int) -> Array:
-        """Random incoming gradients, of every column its own."""
+        """Draw random incoming gradients, one for every column."""
         rows = slice(self._first, self._first + self._rows)
         return self.arrays.concatenate([self.whole.cotangent(seed + k)[rows] for k in range(len(self.columns))])
-
-    def weights(self, seed: int) -> Array:
-        """The same."""
-        return self.cotangent(seed)
 
     def evaluate(self, direction: Array, t: float) -> Array:
         """The values along each direction; those of a direction that was taken out stand still."""
@@ -92,7 +94,7 @@ class Columns:
             values = self.whole.evaluate_many(directions, 1.0)
             self._seen.update(zip(few, values[:, rows], strict=True))
 
-    def pushforward(self, direction: Array) -> Array:
+    def pushforward(self, direction: Array, at: Array | None = None) -> Array:
         """What is claimed along each direction; nothing along one that was taken out."""
         steps = direction.sum(1)[:, None]  # each moves one column
         return self.arrays.where(steps == 0, 0.0, self._claimed.T * steps).reshape(-1)
@@ -105,11 +107,6 @@ class Columns:
     def in_rows(self, outputs: Array) -> Array:
         """All entries in the rows of some outputs of the whole."""
         return self.arrays.concatenate([outputs[self._first : self._first + self._rows]] * len(self.columns))
-
-    def moved_by(self, direction: Array, output: int) -> tuple[float, Place]:
-        """An entry is moved by its column."""
-        column = output // self._rows
-        return float(direction[column].sum()), self.inputs.locate(column)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +130,9 @@ class _Steps:
 
     def locate(self, coordinate: int) -> Place:
         return self.of.locate(self.columns[coordinate])
+
+    def rounded(self, vector: Array) -> Array:
+        return vector
 
 
 def batches(low: int, high: int, width: int) -> Iterator[tuple[int, int]]:

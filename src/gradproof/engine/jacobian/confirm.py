@@ -1,8 +1,8 @@
-"""What is plain at second sight: columns that are off, each moved by steps from very short to very long ones.
+"""Confirm gross errors and kinks of single columns on a dozen steps, from very short to very long ones.
 
 A slope that is the same on all short steps and from both sides, and that no long step takes back, is the slope; where
 it is far from what is claimed, the claim is wrong. Two sides with a slope each, the same on all short steps, are a
-kink. Either takes a dozen evaluations for a column. Whatever is less than plain is left to all care.
+kink. Whatever is less clear is left to probes.
 """
 
 from __future__ import annotations
@@ -10,22 +10,26 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from gradproof.engine.contraction import CLAIM_ROUNDING, Probing
-from gradproof.engine.estimators.differences import RATIO, TALL, precision_shown
+from gradproof.engine.contraction import CLAIM_ROUNDING
+from gradproof.engine.estimators.differences import TALLEST, precision_shown
 from gradproof.engine.estimators.directional import Measured
 from gradproof.engine.estimators.ladder import SAMPLE
-from gradproof.engine.estimators.refinement import FINEST
-from gradproof.engine.explanations.input_quantisation import LENGTHS, SLIGHT
-from gradproof.engine.explanations.obstacles import kink_at
-from gradproof.engine.explanations.perturbation import OWN_SIZE, is_cancelled
+from gradproof.engine.estimators.steps import FINEST, RATIO
+from gradproof.engine.explanations import unexplained
+from gradproof.engine.explanations.comparison import Comparison
+from gradproof.engine.explanations.conditioning import OWN_SIZE, is_cancelled
+from gradproof.engine.explanations.nondifferentiable import kink_at
+from gradproof.engine.explanations.quantisation import COARSEST_CAST, LENGTHS
+from gradproof.engine.findings import entry_findings
 from gradproof.engine.jacobian.columns import batches
-from gradproof.engine.jacobian.screen import FIRST, LITTLE, SAME, Discrepancy, RowBlock
-from gradproof.engine.judging import findings_of, whole_of
-from gradproof.engine.localisation import OUTPUTS_SHOWN, SHOWN, Located
+from gradproof.engine.jacobian.entries import Entries
+from gradproof.engine.jacobian.screen import FIRST, LITTLE, SAME, Discrepancy
+from gradproof.engine.localisation import OUTPUTS_SHOWN, SHOWN
 from gradproof.engine.probing import MATERIAL, repeats
-from gradproof.engine.results import Entry, Reading, Resolution, TaylorPoint, Verdict
+from gradproof.engine.results import Entry, Reading, Resolution, TaylorPoint
 from gradproof.engine.subject import Array
 from gradproof.engine.verdict import Judgement
+from gradproof.engine.views import whole_of
 
 AGAIN = LENGTHS[1]  # times the first step: where every column is seen a second time
 LONG = tuple(length * RATIO**k for length, k in zip(LENGTHS[2:4], (5, 8), strict=True))
@@ -72,42 +76,39 @@ class _Proof:
 class Confirmation:
     """Some columns that are off, seen once more."""
 
-    def __init__(
-        self,
-        block: RowBlock,
-        claimed: Array,
-        offs: dict[int, Discrepancy],
-        doubts: dict[int, Discrepancy],
-        direction: Array,
-        seed: int,
-        options: Probing,
-    ) -> None:
-        """`claimed` is the Jacobian; `doubts` is all that the first look found, alone or in groups."""
-        self.block, self.subject, self.xp = block, block.subject, block.subject.arrays
-        self.seed, self.options, self.doubts, self.direction = seed, options, doubts, direction
+    def __init__(self, entries: Entries, offs: dict[int, Discrepancy]) -> None:
+        """`offs` is what is off of some columns, each measured by itself."""
+        self.entries, self.block, self.subject = entries, entries.block, entries.block.subject
+        self.seed, self.options, self.doubts, self.direction = (
+            entries.seed,
+            entries.options,
+            entries.doubts,
+            entries.direction,
+        )
+        self.xp, self.jacobian = self.subject.arrays, entries.claimed
         self.offs, self.columns = list(offs.values()), list(offs)
-        self.jacobian, self.claimed = claimed, claimed[:, self.columns].T
-        self.steps = abs(direction[self.columns])
+        self.claimed = self.jacobian[:, self.columns].T
+        self.steps = abs(self.direction[self.columns])
         (self.again,) = self._seen(list(range(len(self.columns))), [[AGAIN] * len(self.columns)])
         first = 1.0 * self.claimed
         for number, off in enumerate(self.offs):
-            first[number, off.rows] = off.slopes / direction[self.columns[number]]
+            first[number, off.rows] = off.slopes / self.direction[self.columns[number]]
         drops = first - self.again.slopes
         self.slopes = first + drops / (AGAIN**2 - 1)
         self.bars = abs(drops) + AGAIN * self.again.noise
-        self.bars = self.bars + CLAIM_ROUNDING * self.subject.gradient_precision * abs(self.slopes)
+        self.bars = self.bars + CLAIM_ROUNDING * self.subject.numbers.precision * abs(self.slopes)
         self.gaps = abs(self.claimed - self.slopes)
-        self._finite = self.xp.isfinite(self.subject.centre[block.rows])
+        self._finite = self.xp.isfinite(self.subject.centre[self.block.rows])
 
-    def plain(self) -> Confirmed | None:
-        """What is plainly wrong, or else a kink."""
+    def confirmed(self) -> Confirmed | None:
+        """Return what is wrong, or else a kink, where either is beyond doubt."""
         return self._wrong() or self._kinked()
 
     def _wrong(self) -> Confirmed | None:
         """The worst columns, and of every argument the worst, as far as they are plainly wrong."""
         tolerated = self.options.atol + self.options.rtol * abs(self.slopes)
         smooth = abs(self.again.halves) <= SAME * self.xp.maximum(abs(self.slopes), self.gaps) + self.again.noise
-        clear = self._finite & (self.gaps > SLIGHT * self.xp.maximum(abs(self.claimed), abs(self.slopes)))
+        clear = self._finite & (self.gaps > COARSEST_CAST * self.xp.maximum(abs(self.claimed), abs(self.slopes)))
         off = clear & smooth & (self.gaps > OUTSIDE * self.bars + tolerated)
         sizes = (self.xp.amax(self.xp.where(off, self.gaps, 0.0), 1) * self.steps).tolist()
         ranked = sorted((number for number, size in enumerate(sizes) if size), key=lambda number: -sizes[number])
@@ -115,19 +116,23 @@ class Confirmation:
         proofs = self._standing(self._proofs(list(dict.fromkeys([*ranked[:SHOWN], *worst])), tolerated))
         if not proofs:
             return None
-        entries = [(self.columns[proof.number], self._entry(proof)) for proof in proofs]
-        entries.sort(key=lambda pair: -abs(pair[1].claimed - pair[1].numerical))
-        located = Located(entries=tuple(entries), more=len(self.doubts) > len(entries), tolerated=False)
-        findings = tuple(findings_of(self.subject, located))
+        found = [self._compared(proof) for proof in proofs]
+        found.sort(key=lambda each: -abs(each.entry.claimed - each.entry.numerical) if each.entry else 0.0)
+        wrong, _ = unexplained(found)
+        if not wrong:
+            return None
+        kept = [(each.coordinate, each.entry) for each in wrong if each.coordinate is not None and each.entry]
         judgement = Judgement(
-            verdict=Verdict.FAIL,
-            reason=findings[0].message,
-            findings=findings,
+            findings=tuple(entry_findings(self.subject, kept, more=len(self.doubts) > len(kept))),
             readings=tuple(map(self._reading, proofs[:1])),
             resolution=self._resolution(OUTSIDE * float(self.xp.amax(self.bars[[proof.number for proof in proofs]]))),
             measured=self._measured(),
         )
         return Confirmed(judgement, tuple(self.columns[proof.number] for proof in proofs))
+
+    def _compared(self, proof: _Proof) -> Comparison:
+        """A column that is wrong, as a comparison that other explanations are tried on."""
+        return self.entries.comparison(self.columns[proof.number], self.offs[proof.number], self._entry(proof))
 
     def _proofs(self, numbers: list[int], tolerated: Array) -> list[_Proof]:
         """Of columns, those of which an output has one slope on all steps, and another one claimed."""
@@ -142,7 +147,7 @@ class Confirmation:
         size, close = xp.maximum(abs(claimed), abs(slopes)), SAME * xp.minimum(abs(slopes), gaps)
         wrong = (
             self._finite
-            & (gaps > SLIGHT * size)
+            & (gaps > COARSEST_CAST * size)
             & (gaps > LITTLE * xp.amax(size, 1)[:, None])
             & (gaps > 2 * tolerated[numbers])
         )
@@ -172,7 +177,7 @@ class Confirmation:
     def _leaps(self, number: int, rows: Array) -> bool:
         """Whether outputs that stand still, as on a tread, do not when they would be taken off a half precision's."""
         claimed, values = abs(self.claimed[number][rows]), abs(self.subject.centre[self.block.rows][rows])
-        long = TALL * float((values / claimed).max()) / float(self.steps[number])
+        long = TALLEST * float((values / claimed).max()) / float(self.steps[number])
         if not 0 < long < math.inf:
             return False
         leaps = self._seen([number], [[long], [long / RATIO]])
@@ -185,16 +190,15 @@ class Confirmation:
             return []
         if any(map(self._may_be_debris, proofs)) and is_cancelled(whole_of(self.subject), self.seed):
             return []
-        alone = {self.columns[proof.number]: self.offs[proof.number] for proof in proofs}
-        borne_out = self.block.borne_out(self.jacobian, self.doubts, alone, self.direction)
-        return [proof for proof in proofs if self.columns[proof.number] in borne_out]
+        return [proof for proof in proofs if self.entries.adds_up(self.columns[proof.number], self.offs[proof.number])]
 
     def _is_cast(self, proof: _Proof) -> bool:
         """Whether all values of a tensor in which something is wrong are numbers of a lower precision."""
         centre, rows = self.subject.centre, (proof.rows + self.block.rows.start).tolist()
         spans = [(low, high) for low, high in self.subject.outputs.spans if any(low <= row < high for row in rows)]
         return any(
-            precision_shown(self.xp, [centre[low:high][:SAMPLE]]) > self.subject.precision for low, high in spans
+            precision_shown(self.xp, [centre[low:high][:SAMPLE]]) > self.subject.numbers.precision
+            for low, high in spans
         )
 
     def _may_be_debris(self, proof: _Proof) -> bool:
@@ -238,7 +242,7 @@ class Confirmation:
         )
         widest = 2 * max(float(half[place][self.offs[likely[place]].rows].max()) for place in places)
         resolution = self._resolution(widest)
-        judgement = Judgement(verdict=Verdict.INCONCLUSIVE, reason=by.reason, advice=by.advice, resolution=resolution)
+        judgement = Judgement(obstacle=by, resolution=resolution)
         return Confirmed(judgement, tuple(self.columns[likely[place]] for place in places))
 
     def _entry(self, proof: _Proof) -> Entry:

@@ -1,11 +1,11 @@
 """Full coverage: every entry of the Jacobian, claimed beside measured.
 
 The claimed Jacobian comes by rows, from pullbacks, or by columns, from pushforwards. Columns that share no row in it
-are moved together, each by a step of its own, so that a claimed zero that is none shows as well. A first look takes one
-step to either side. Columns in which something lies outside its allowance, or bends, are looked at once more if they
-are few, each by itself; those that are off by little, as where the curvature has a kink, on far finer steps too. Some
-of what is then left is plain at second sight (`Confirmation`), and the rest is judged with all care: as a subject
-(`Columns`) whose outputs are the entries themselves.
+are moved together, each by a step of its own, so that a claimed zero that is none shows as well. Screening takes one
+step to either side. Columns in which something lies outside its allowance, or bends, are measured again by themselves
+if they are few; those that are off by little, as where the curvature has a kink, on far finer steps too. What is gross
+is confirmed on a few steps more (`Confirmation`), and the rest is judged by probes, as a subject (`Columns`) whose
+outputs are the entries themselves.
 """
 
 from __future__ import annotations
@@ -15,26 +15,27 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from gradproof.engine.contraction import Probing
-from gradproof.engine.estimators.ladder import first_step
-from gradproof.engine.explanations.obstacles import ILL_CONDITIONED, TIED, Obstacle, all_undefined, some_undefined
-from gradproof.engine.explanations.plateau import TREAD, is_on_a_tread
-from gradproof.engine.explanations.ties import MANY
+from gradproof.engine.explanations.comparison import Comparison
+from gradproof.engine.explanations.domain import all_undefined, some_undefined
+from gradproof.engine.explanations.quantisation import ZERO_GRADIENT, has_zero_gradient_of_a_cast
+from gradproof.engine.findings import raised
 from gradproof.engine.jacobian.coloring import coloring
-from gradproof.engine.jacobian.columns import Columns, batches, directions_of
+from gradproof.engine.jacobian.columns import Columns, Largest, batches, directions_of
 from gradproof.engine.jacobian.confirm import Confirmation, Confirmed
+from gradproof.engine.jacobian.entries import Entries
 from gradproof.engine.jacobian.screen import CLOSE, CLOSER, FIRST, Discrepancy, Look, RowBlock
-from gradproof.engine.judging import judge, raised
-from gradproof.engine.localisation import ARGUMENTS
+from gradproof.engine.judging import Evidence
+from gradproof.engine.localisation import ARGUMENTS, Located
+from gradproof.engine.options import Probing
 from gradproof.engine.probe import LOW
-from gradproof.engine.results import Resolution, Verdict
-from gradproof.engine.subject import Array, DerivativeError, OutputSubset, Subject
+from gradproof.engine.results import Entry, Resolution, Verdict
+from gradproof.engine.subject import Array, DerivativeError, Subject
 from gradproof.engine.verdict import EMPTY, Judgement, together
+from gradproof.engine.views import subset
 
 HELD = 1 << 25  # entries of the claimed Jacobian at a time
 WORST = 12  # columns judged with all care first: more than are shown, and if they are wrong, it is enough
 SEVERAL = 4  # columns, from which on it is worth knowing which of them noise hides
-LEAP = 100.0  # times the largest change that is claimed: no kink makes as much of a first step
 CAREFULLY = 64  # columns judged together with all care
 BEYOND = 1.25  # times what a column was off by
 Progress = Callable[[int, int], None]
@@ -43,25 +44,24 @@ Progress = Callable[[int, int], None]
 def judge_fully(
     subject: Subject, *, probes: int, seed: int, options: Probing, progress: Progress | None = None
 ) -> Judgement:
-    """Judge every entry of the Jacobian. `probes` is for those that are judged with all care."""
+    """Judge every entry of the Jacobian. `probes` is for the columns that are judged by probes in the end."""
     if not subject.inputs.size or not subject.outputs.size:
         return EMPTY
     if undefined := all_undefined(subject):
-        return Judgement(verdict=Verdict.INCONCLUSIVE, reason=undefined.reason, advice=undefined.advice)
+        return Judgement(obstacle=undefined)
     judgements = []
     if some := some_undefined(subject):
-        judgements.append(Judgement(verdict=Verdict.INCONCLUSIVE, reason=some.reason, advice=some.advice))
-        subject = OutputSubset(subject, subject.arrays.where(~subject.arrays.isnan(subject.centre))[0])
+        judgements.append(Judgement(obstacle=some))
+        subject = subset(subject, subject.arrays.where(~subject.arrays.isnan(subject.centre))[0])
     try:
         coverage = _Coverage(subject, probes, seed, options, progress)
         return together([*judgements, *coverage.judgements(beside_undefined=bool(some))])
     except DerivativeError as error:
-        finding = raised(subject, error)
-        return Judgement(verdict=Verdict.FAIL, reason=finding.message, findings=(finding,))
+        return Judgement(findings=(raised(subject, error),))
 
 
 @dataclass(frozen=True, slots=True)
-class _FirstLook:
+class _Screened:
     """The columns to look at with more care, worst first, with what was seen of them; and of all the rest.
 
     Nothing was seen of columns whose claims are not finite, or which noise hides. `largest` is the largest claim.
@@ -86,9 +86,8 @@ class _Coverage:
         self.steps = subject.arrays.where(self.direction == 0, math.inf, abs(self.direction))
         self.rows, self.columns = subject.outputs.size, subject.inputs.size
 
-    def _direction(self, t: float, seed: int | None = None) -> Array:
-        step = t * (self.options.step or first_step(self.subject.precision))
-        return self.subject.direction(self.seed if seed is None else seed, step, self.options.step is not None)
+    def _direction(self, t: float) -> Array:
+        return self.subject.direction(self.seed, self.options.first(self.subject).times(t))
 
     def judgements(self, beside_undefined: bool = False) -> Iterator[Judgement]:
         """What the first look says, block by block, and then what is said of the suspicious columns.
@@ -100,31 +99,31 @@ class _Coverage:
         largest = 0.0
         for first in range(0, self.rows, block):
             claimed = self._claimed(first, min(first + block, self.rows))
-            look = self._first_look(claimed, first)
+            look = self._screened(claimed, first)
             suspects = look.suspects
             if beside_undefined:
                 finite = self.subject.arrays.isfinite(claimed).all(0).tolist()
                 suspects = [column for column in suspects if finite[column]]
             largest = max(largest, look.largest)
-            yield Judgement(verdict=Verdict.PASS, resolution=look.resolution)
+            yield Judgement(resolution=look.resolution)
             yield from self._of_suspects(look, claimed, suspects)
-        if not largest and is_on_a_tread(self.subject, self.direction):
-            yield Judgement(verdict=Verdict.PASS, notes=(TREAD,), resolution=Resolution(absolute=0.0, relative=0.0))
+        if not largest and has_zero_gradient_of_a_cast(self.subject, self.direction):
+            yield Judgement(notes=(ZERO_GRADIENT,), resolution=Resolution(absolute=0.0, relative=0.0))
 
-    def _of_suspects(self, look: _FirstLook, claimed: Array, suspects: list[int]) -> Iterator[Judgement]:
-        """What is plain at second sight, for as long as something is, and what care says of the rest.
+    def _of_suspects(self, look: _Screened, claimed: Array, suspects: list[int]) -> Iterator[Judgement]:
+        """What a few steps more confirm, for as long as they do, and what probes say of the rest.
 
         Where a column is wrong, the others of its argument are let be.
         """
-        many, named, more_is_plain = WORST, set[str | None](), True
+        many, named, more_may_be = WORST, set[str | None](), True
         while suspects:
             few, suspects, many = suspects[:many], suspects[many:], CAREFULLY
-            plain = self._at_second_sight(look, claimed, few) if more_is_plain else None
-            more_is_plain = plain is not None
-            judgements = [plain.judgement] if plain else []
-            if not plain or plain.judgement.verdict is not Verdict.FAIL:
-                unclear = [column for column in few if not plain or column not in plain.columns]
-                judgements += [self._with_care(look, claimed, unclear)] if unclear else []
+            seen = self._confirmed(look, claimed, few) if more_may_be else None
+            more_may_be = seen is not None
+            judgements = [seen.judgement] if seen else []
+            if not seen or seen.judgement.verdict is not Verdict.FAIL:
+                unclear = [column for column in few if not seen or column not in seen.columns]
+                judgements += [self._by_probes(look, claimed, unclear)] if unclear else []
             yield from judgements
             wrong = {finding.argument for judgement in judgements for finding in judgement.findings}
             if wrong:
@@ -134,71 +133,44 @@ class _Coverage:
                     return
                 suspects, many = unnamed, WORST
 
-    def _at_second_sight(self, look: _FirstLook, claimed: Array, few: list[int]) -> Confirmed | None:
-        """What is plain of a few suspects; nothing where numbers are coarse, or claims not finite."""
-        if self.options.step is not None or self.subject.precision > LOW or not all(map(look.doubts.get, few)):
+    def _confirmed(self, look: _Screened, claimed: Array, few: list[int]) -> Confirmed | None:
+        """What a few steps more confirm of some suspects; nothing where numbers are coarse, or claims not finite."""
+        coarse = self.options.step is not None or self.subject.numbers.precision > LOW
+        if coarse or not all(map(look.doubts.get, few)):
             return None
         offs = {column: look.doubts[column] for column in few}
         if not all(off.alone for off in offs.values()):
             offs = self._alone(claimed, few, look.block)
         if not offs:
             return None
-        return Confirmation(look.block, claimed, offs, look.doubts, self.direction, self.seed, self.options).plain()
+        entries = Entries(look.block, claimed, look.doubts, self.direction, self.seed, self.options)
+        return Confirmation(entries, offs).confirmed()
 
-    def _with_care(self, look: _FirstLook, claimed: Array, few: list[int]) -> Judgement:
-        first, size, change = look.block.rows.start, look.largest, look.block.largest
-        columns = Columns(self.subject, few, claimed[:, few], first, size, change)
-        judgement = judge(
-            cast(Subject, columns), probes=self.probes, seed=self.seed, options=self.options, exhaustive=True
-        )
-        excused = self._excused(judgement, look, claimed, few)
-        if not any(excused.values()):
-            return judgement
-        told = [
-            Judgement(verdict=Verdict.INCONCLUSIVE, reason=by.reason, advice=by.advice)
-            for by, theirs in excused.items()
-            if theirs
-        ]
-        others = [column for column in few if all(column not in theirs for theirs in excused.values())]
-        return together([*told, self._with_care(look, claimed, others)] if others else told)
-
-    def _excused(
-        self, judgement: Judgement, look: _FirstLook, claimed: Array, few: list[int]
-    ) -> dict[Obstacle, list[int]]:
-        """The columns of wrong entries that tie, or of which the rule is ill-conditioned.
-
-        Where inputs tie, one of them is claimed to move the output, and it is moved by all of them together alone.
-        """
-        wrong = {(entry.index, entry.part) for entry in judgement.entries}
-        arguments = {finding.argument for finding in judgement.findings}
-        places = {column: self.subject.inputs.locate(column) for column in few if wrong}
-        named = [
-            column for column, place in places.items() if place.path in arguments and (place.index, place.part) in wrong
-        ]
+    def _by_probes(self, look: _Screened, claimed: Array, few: list[int]) -> Judgement:
+        """Judge some columns by probes, each entry of them by itself."""
+        largest = Largest(look.largest, look.block.largest)
+        columns = Columns(self.subject, few, claimed[:, few], look.block.rows.start, largest)
         known = self.subject.arrays.isfinite(claimed)
-        claimed = self.subject.arrays.where(known, claimed, 0.0)
-        alone = self._alone(claimed, named, look.block) if named else {}
-        if not alone:
-            return {}
-        tied = self._tied(look, claimed, alone, known.all(0))
-        unclear = {column: off for column, off in alone.items() if column not in tied}
-        wavering = [
-            column for column, off in unclear.items() if look.block.wavers(off, column, self.direction, self.seed)
-        ]
-        return {TIED: tied, ILL_CONDITIONED: wavering}
+        entries = Entries(
+            look.block,
+            self.subject.arrays.where(known, claimed, 0.0),
+            look.doubts,
+            self.direction,
+            self.seed,
+            self.options,
+            held=self.subject.arrays.where(~known.all(0))[0].tolist(),
+        )
 
-    def _tied(self, look: _FirstLook, claimed: Array, alone: dict[int, Discrepancy], known: Array) -> list[int]:
-        """The columns that tie with others, of which all are moved but those that leap and change what others do."""
-        xp, most = self.subject.arrays, LEAP * look.block.largest
-        leaping = [
-            column for column, off in look.doubts.items() if off.alone and not bool((abs(off.bends) <= most).all())
-        ]
-        directions = [xp.where(known, self._direction(1.0, self.seed + number), 0.0) for number in range(MANY)]
-        for direction in directions:
-            direction[leaping] = 0.0
-        offs = {column: off for column, off in look.doubts.items() if column not in leaping}
-        alone = {column: off for column, off in alone.items() if column not in leaping}
-        return look.block.tied(claimed, offs, alone, directions) if alone else []
+        def compared(disagreement: Comparison, coordinate: int, entry: Entry, located: Located) -> Comparison | None:
+            column = few[coordinate]
+            off = self._alone(entries.claimed, [column], look.block).get(column)
+            return None if off is None else entries.comparison(column, off, entry)
+
+        evidence = Evidence(cast(Subject, columns), self.options, self.seed, compared=compared)
+        try:
+            return evidence.judgement(self.probes)
+        except DerivativeError as error:
+            return evidence.failed((raised(self.subject, error),))
 
     def _argument(self, column: int) -> str:
         return self.subject.inputs.locate(column).path
@@ -218,7 +190,7 @@ class _Coverage:
             self.progress(stop, 2 * self.columns)
         return (xp.concatenate(blocks) if len(blocks) > 1 else blocks[0]).T
 
-    def _first_look(self, claimed: Array, first: int) -> _FirstLook:
+    def _screened(self, claimed: Array, first: int) -> _Screened:
         xp = self.subject.arrays
         unknown: list[int] = []
         largest = _largest(claimed)
@@ -243,7 +215,7 @@ class _Coverage:
         for column in unknown:
             doubts.pop(column, None)
         resolution = Resolution(absolute=block.coarsest, relative=relative)
-        return _FirstLook(block, suspects, doubts, resolution, largest)
+        return _Screened(block, suspects, doubts, resolution, largest)
 
     def _in_groups(self, claimed: Array, groups: list[list[int]], block: RowBlock) -> dict[int, Discrepancy]:
         """Which columns are off, moved in groups; of few that may be, which are off by themselves."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from gradproof.engine.contraction import CLAIM_ACCURACY, Probing, restricted
-from gradproof.engine.estimators.differences import RATIO
-from gradproof.engine.estimators.ladder import ROUNDING, first_step
-from gradproof.engine.explanations.perturbation import wavers
-from gradproof.engine.explanations.ties import SHORT, is_tied
+from gradproof.engine.contraction import CLAIM_ACCURACY
+from gradproof.engine.estimators.differences import ROUNDING
+from gradproof.engine.estimators.steps import RATIO, first_step
+from gradproof.engine.explanations.nondifferentiable import SHORT
+from gradproof.engine.options import Probing
 from gradproof.engine.subject import Array, Subject
 
 NOISY = 8.0  # times the rounding of values, granted at first look
@@ -58,13 +58,13 @@ class RowBlock:
         self.subject, self.options = subject, options
         self.rows = slice(first, first + rows)
         values = subject.centre[self.rows]
-        if not subject.finite:
+        if not subject.scale.finite:
             values = subject.arrays.where(subject.arrays.isfinite(values), values, 0.0)
         usual = math.sqrt(float(values @ values) / rows)
         self.noise = abs(values)
-        self.noise += usual + subject.tiny / (ROUNDING * subject.precision)
-        self.noise *= NOISY * ROUNDING * subject.precision
-        self.murky = 2 * NOISY * ROUNDING * subject.precision > BLIND * first_step(subject.precision)
+        self.noise += usual + subject.numbers.tiny / (ROUNDING * subject.numbers.precision)
+        self.noise *= NOISY * ROUNDING * subject.numbers.precision
+        self.murky = 2 * NOISY * ROUNDING * subject.numbers.precision > BLIND * first_step(subject.numbers.precision)
         self.coarsest = self.largest = 0.0
 
     def hidden(self, claimed: Array, direction: Array) -> list[int]:
@@ -86,7 +86,7 @@ class RowBlock:
         both = self.subject.arrays.concatenate([directions, -directions])
         values, centre = self.subject.evaluate_many(both, 1.0)[:, self.rows], self.subject.centre[self.rows]
         changes = values - centre
-        if not self.subject.finite:  # an infinity that stays does not change
+        if not self.subject.scale.finite:  # an infinity that stays does not change
             changes = self.subject.arrays.where(values == centre, 0.0, changes)
         ahead, behind = changes[: directions.shape[0]], changes[directions.shape[0] :]
         bends = ahead + behind
@@ -94,51 +94,25 @@ class RowBlock:
         ahead *= 0.5
         return ahead, bends
 
-    def borne_out(
-        self, claimed: Array, doubts: dict[int, Discrepancy], alone: dict[int, Discrepancy], direction: Array
-    ) -> list[int]:
-        """The columns of which the worst output moves in company, of their group and of all, as it does alone."""
-        additive, found = self._additive(claimed, doubts.values(), direction), []
-        for column, off in alone.items():
-            row, worst = self._worst(off)
-            slack, group = SAME * abs(worst) + 2 * float(self.noise[row]), doubts.get(column, off)
-            here = group.rows == row
-            same = abs(float(group.missing[here].sum()) - worst) <= slack
-            straight = abs(float(group.bends[here].sum()) - float(off.bends[off.rows == row].sum())) <= slack
-            if same and straight and bool(additive[row]):
-                found.append(column)
-        return found
+    def same_in_group(self, off: Discrepancy, group: Discrepancy) -> bool:
+        """Return True if the worst output of a column is as far off in its group as it is by itself."""
+        row, worst = self.worst(off)
+        slack, here = SAME * abs(worst) + 2 * float(self.noise[row]), group.rows == row
+        bends = float(group.bends[here].sum()) - float(off.bends[off.rows == row].sum())
+        return abs(float(group.missing[here].sum()) - worst) <= slack and abs(bends) <= slack
 
-    def tied(
-        self, claimed: Array, doubts: dict[int, Discrepancy], alone: dict[int, Discrepancy], directions: Sequence[Array]
-    ) -> list[int]:
-        """The columns that are not borne out, and move their worst output otherwise alone, on any step."""
-        borne_out, found = self.borne_out(claimed, doubts, alone, directions[0]), []
-        for column, off in alone.items():
-            row, missing = self._worst(off)
-            terms = {"error": abs(missing), "noise": float(self.noise[row])}
-            if column not in borne_out and is_tied(self.subject, column, directions, self._unit(row), **terms):
-                found.append(column)
-        return found
-
-    def wavers(self, off: Discrepancy, column: int, direction: Array, seed: int) -> bool:
-        """Whether the error of a column's worst output may be an accident of rounding in the rule."""
-        row, missing = self._worst(off)
-        piece = restricted(self.subject, direction, column, column + 1)
-        return wavers(self.subject, piece, self._unit(row), error=abs(missing), size=self.largest, seed=seed)
-
-    def _unit(self, row: int) -> Array:
+    def unit(self, row: int) -> Array:
         """An incoming gradient for one output of the block."""
         unit = self.subject.arrays.zeros_like(self.subject.centre)
         unit[self.rows.start + row] = 1.0
         return unit
 
-    def _worst(self, off: Discrepancy) -> tuple[int, float]:
+    def worst(self, off: Discrepancy) -> tuple[int, float]:
         """The row that is most off, and what its slope is beyond what is claimed."""
         worst = int(self.subject.arrays.argmax(abs(off.missing)))
         return int(off.rows[worst]), float(off.missing[worst])
 
-    def _additive(self, claimed: Array, offs: Iterable[Discrepancy], direction: Array) -> Array:
+    def additive(self, claimed: Array, offs: Iterable[Discrepancy], direction: Array) -> Array:
         """Which outputs all inputs together move as they do one by one; so it is where there is a derivative.
 
         What they move by themselves, or in groups, is as claimed but for what was found off. They may do so on the

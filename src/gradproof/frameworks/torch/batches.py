@@ -145,7 +145,7 @@ class Batches:
             except Exception:  # not every function can be batched, and each says so in its own way
                 refused.add(kind)
             else:
-                if _same(found[-1], plain(), self.subject.precision):
+                if _same(found[-1], plain(), self.subject.numbers.precision):
                     return found
                 refused.add(kind)
         return one_by_one()

@@ -9,16 +9,18 @@ from typing import Any
 
 from gradproof._options import Options
 from gradproof.engine.adjoint import adjoint_disagreement
-from gradproof.engine.contraction import Probing
 from gradproof.engine.diagnosis import diagnosed
+from gradproof.engine.findings import raised
 from gradproof.engine.jacobian.cover import Progress, judge_fully
-from gradproof.engine.judging import judge, raised
+from gradproof.engine.judging import judge
+from gradproof.engine.options import Probing
 from gradproof.engine.pictures import BLOCKS, FULL_BLOCKS, heat_map
 from gradproof.engine.precision import judge_rounded
-from gradproof.engine.results import Finding, Verdict
+from gradproof.engine.results import Finding, Obstacle, Reason, Verdict
 from gradproof.engine.scales import overshadowed
-from gradproof.engine.subject import DerivativeError, Subject, in_mode
+from gradproof.engine.subject import DerivativeError, Subject
 from gradproof.engine.verdict import Judgement
+from gradproof.engine.views import in_mode
 from gradproof.errors import InputError
 from gradproof.frameworks.torch.blame import blamed
 from gradproof.frameworks.torch.contracts import CONTRACTS, Contract, Outcome, Terms
@@ -31,7 +33,7 @@ from gradproof.frameworks.torch.small import for_the_engine, silence
 from gradproof.frameworks.torch.subject import TorchSubject
 
 OF_VALUES = ("wrong-gradient", "non-finite-gradient")  # kinds of findings that values can settle
-PATTERN = ("jump", "undefined", "random")  # the first words where a function follows the pattern and not the values
+PATTERN = (Reason.JUMP, Reason.DOMAIN, Reason.NONDETERMINISTIC)  # of a function of the pattern, not the values
 SHADOW = (
     "{outputs}: tiny beside other outputs, so that an error in the gradient may be lost in their rounding. Check a "
     "function that returns nothing else."
@@ -170,7 +172,7 @@ class Examination:
         self.derivatives[label] = None
         options, seed = self.options, self.seed
         ask = _explaining(partial(judge_fully, progress=self.progress) if options.coverage == "full" else judge)
-        wide = subject.widened() if subject.precision > DOUBLE and options.step is None else None
+        wide = subject.widened() if subject.numbers.precision > DOUBLE and options.step is None else None
         judged = shown = in_mode(for_the_engine(subject), mode)
         if wide is not None:
             shown = in_mode(for_the_engine(wide), mode)
@@ -228,14 +230,12 @@ class Examination:
             if outcome.absent and self.options.contracts is None:
                 notes += [f"Contract {contract.name!r}: {outcome.absent}"] if all_plain(subject) else []
             elif outcome.absent:
-                findings += broken(contract.name, outcome.absent, advice="Add the rule, or do not ask for it.").findings
+                findings += broken(contract.name, outcome.absent, hint="Add the rule, or do not ask for it.").findings
         if findings and findings[0].kind == "detached" and found.findings:
             first = found.findings[0]  # one thing, said once
             detached = replace(findings[0], argument=first.argument, entries=first.entries, diagnoses=first.diagnoses)
             findings = [detached, *findings[1:]]
-            found = replace(found, verdict=Verdict.PASS, findings=())
-        if findings and found.verdict is not Verdict.FAIL:
-            found = replace(found, verdict=Verdict.FAIL, reason=findings[0].message, advice="")
+            found = replace(found, findings=())
         return replace(found, findings=(*found.findings, *findings), notes=(*found.notes, *notes))
 
     @staticmethod
@@ -246,7 +246,7 @@ class Examination:
             return broken(
                 contract.name,
                 f"The derivative raised {error}",
-                advice=f"It was asked about the contract {contract.name!r}; an ordinary question it could answer.",
+                hint=f"It was asked about the contract {contract.name!r}; an ordinary question it could answer.",
             )
 
     def _compared(self, answers: dict[str, Judgement]) -> dict[str, Judgement]:
@@ -259,7 +259,7 @@ class Examination:
         elif reverse.verdict is Verdict.PASS and forward.verdict is Verdict.PASS:
             finding = adjoint_disagreement(self.subject, self.seed, self.options.probing)
             if finding is not None:
-                answers["forward"] = replace(forward, verdict=Verdict.FAIL, reason=finding.message, findings=(finding,))
+                answers["forward"] = replace(forward, findings=(finding,))
         return answers
 
 
@@ -280,17 +280,17 @@ def _in_sparse_words(subject: TorchSubject, found: Judgement) -> Judgement:
     """What is said of sparse inputs, with the semantics under which it holds."""
     if subject.inputs.plain:
         return found
-    if found.verdict is Verdict.INCONCLUSIVE and not subject.semantics.masked and found.reason.startswith(PATTERN):
-        advice = "If the function depends on which entries are stored, only masked=True has an answer: pass that."
-        return replace(found, advice=f"{found.advice} {advice}")
+    obstacle = found.obstacle
+    if obstacle and not found.findings and not subject.semantics.masked and obstacle.reason in PATTERN:
+        hint = "If the function depends on which entries are stored, only masked=True has an answer: pass that."
+        return replace(found, obstacle=replace(obstacle, hint=f"{obstacle.hint} {hint}"))
     findings = [
         replace(finding, message=f"{finding.message} {SEMANTICS[subject.semantics.masked]}")
         if any(entry.stored is not None for entry in finding.entries)
         else finding
         for finding in found.findings
     ]
-    reason = findings[0].message if findings else found.reason
-    return replace(found, findings=tuple(findings), reason=reason)
+    return replace(found, findings=tuple(findings))
 
 
 def _unanswered(found: Judgement) -> bool:
@@ -305,7 +305,7 @@ def _explained(judgement: Judgement, side: str) -> Judgement:
         replace(finding, message=f"{finding.message} {side}") if finding.kind in OF_VALUES else finding
         for finding in judgement.findings
     )
-    return replace(judgement, findings=findings, reason=findings[0].message if findings else judgement.reason)
+    return replace(judgement, findings=findings)
 
 
 def _failed(subject: TorchSubject, label: str, inner: str, error: Exception) -> Judgement:
@@ -313,12 +313,11 @@ def _failed(subject: TorchSubject, label: str, inner: str, error: Exception) -> 
     absent = isinstance(error, NotImplementedError)
     cause = DerivativeError(f"{type(error).__name__}: {error}", absent=absent)
     finding = raised(in_mode(subject, inner), cause)
-    return Judgement(verdict=Verdict.FAIL, reason=finding.message, findings=(finding,)).named(label)
+    return Judgement(findings=(finding,)).named(label)
 
 
 def _mutated(paths: list[str]) -> Judgement:
+    message = f"The function writes to {', '.join(paths)}, so its value at the point is not well defined."
     return Judgement(
-        verdict=Verdict.INCONCLUSIVE,
-        reason=f"mutation: the function writes to {', '.join(paths)}, so its value at the point is not well defined",
-        advice="Clone the input inside the function before writing to it.",
+        obstacle=Obstacle(Reason.MUTATION, message, "Clone the input inside the function before writing to it.")
     )

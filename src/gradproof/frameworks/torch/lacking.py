@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gradproof.engine.results import Verdict
-from gradproof.engine.verdict import RAISED, Judgement, together
+from gradproof.engine.results import Obstacle, Reason
+from gradproof.engine.verdict import Judgement, together
 from gradproof.frameworks.torch.graph import custom_functions, has_forward_rule
 from gradproof.frameworks.torch.makeup import is_plain
 from gradproof.frameworks.torch.subject import TorchSubject
 
-MISSING = "not differentiable"  # the first words of what is said where torch has no derivative
 REENTRANT = "When use_reentrant=True"  # the first words of a checkpoint that gives no gradient of chosen inputs
 
 
@@ -30,24 +29,23 @@ def torch_lacks(subject: TorchSubject, mode: str, found: Judgement) -> bool:
 
 def missing(found: Judgement, label: str) -> Judgement:
     """There is nothing to judge: torch cannot differentiate this."""
-    reason = found.findings[0].message.removeprefix(RAISED)
-    advice = "Differentiate with respect to the stored values, or convert to a layout that torch can differentiate."
-    return Judgement(
-        verdict=Verdict.INCONCLUSIVE,
-        reason=f"{MISSING}: torch has no derivative ({label}) of this: {reason.split('to check: ')[-1]}",
-        advice="Check the function with use_reentrant=False." if REENTRANT in reason else advice,
-        notes=found.notes,
-    )
+    said = found.findings[0].message
+    hint = "Differentiate with respect to the stored values, or convert to a layout that torch can differentiate."
+    if REENTRANT in said:
+        hint = "Check the function with use_reentrant=False."
+    message = f"Torch has no derivative ({label}) of this. {said}"
+    return Judgement(obstacle=Obstacle(Reason.UNSUPPORTED, message, hint), notes=found.notes)
 
 
 def available(judgements: list[Judgement]) -> Judgement:
     """One judgement of several; what torch cannot differentiate is a note beside what it can."""
-    found = [judgement for judgement in judgements if not judgement.reason.startswith(MISSING)]
-    if not found or len(judgements) == 1:
+    lacking = [each for each in judgements if each.obstacle and each.obstacle.reason is Reason.UNSUPPORTED]
+    found = [judgement for judgement in judgements if judgement not in lacking]
+    if not found or not lacking:
         return together(judgements)
     whole = together(found)
-    lacking = [judgement.reason for judgement in judgements if judgement.reason.startswith(MISSING)]
-    return replace(whole, notes=(*whole.notes, *lacking)) if lacking else whole
+    messages = tuple(judgement.message for judgement in lacking)
+    return replace(whole, notes=(*whole.notes, *messages), unsupported=messages)
 
 
 def has_raised(found: Judgement) -> bool:

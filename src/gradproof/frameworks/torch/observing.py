@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from gradproof.engine.estimators.ladder import first_step
-from gradproof.engine.subject import DerivativeError
+from gradproof.engine.estimators.steps import first_step
+from gradproof.engine.subject import DerivativeError, Step
 from gradproof.frameworks.torch.charts import Observed, Stored, observed, widened
 from gradproof.frameworks.torch.layouts import index_tensors, stored_values, with_values
 from gradproof.frameworks.torch.makeup import is_sparse
@@ -75,7 +75,7 @@ def _takes(subject: TorchSubject, outputs: Space) -> bool:
 
 def _beside(subject: TorchSubject, patterns: Patterns) -> Iterator[Patterns]:
     """The patterns of the results, wider by those on one side of the point, then the other, where they can be had."""
-    direction = subject.direction(subject.semantics.seed, first_step(subject.inputs.precision), False)
+    direction = subject.direction(subject.semantics.seed, Step(first_step(subject.inputs.precision)))
     steps = subject.inputs.tensors(direction)
     for t in (1.0, -1.0):
         found = _wider(subject, patterns, steps, t)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gradproof.engine.subject import Array
+from gradproof.engine.subject import Array, Step
 from gradproof.frameworks.torch.batches import FEW
 from gradproof.frameworks.torch.charts import added, spread
 from gradproof.frameworks.torch.makeup import fills_its_storage
@@ -66,12 +66,8 @@ class InNumpy:
 
     def __init__(self, subject: TorchSubject) -> None:
         self._subject, self.arrays = subject, _numpy()
-        self.mode, self.rule = subject.mode, subject.rule
-        self.claim_size, self.claim_change = subject.claim_size, subject.claim_change
-        self.value_size = subject.value_size
-        self.inputs, self.outputs, self.finite = subject.inputs, subject.outputs, subject.finite
-        self.precision, self.gradient_precision = subject.precision, subject.gradient_precision
-        self.largest, self.tiny, self.moved_by = subject.largest, subject.tiny, subject.moved_by
+        self.mode, self.inputs, self.outputs = subject.mode, subject.inputs, subject.outputs
+        self.numbers, self.scale = subject.numbers, subject.scale
         self.centre = subject.centre.numpy(force=True)
         self._last: tuple[Array, Tensor] = (None, subject.centre)
 
@@ -85,17 +81,13 @@ class InNumpy:
         """As of the subject."""
         return self._subject.point.numpy(force=True)
 
-    def direction(self, seed: int, step: float, absolute: bool) -> Array:
+    def direction(self, seed: int, step: Step) -> Array:
         """As of the subject."""
-        return self._subject.direction(seed, step, absolute).numpy()
+        return self._subject.direction(seed, step).numpy()
 
     def cotangent(self, seed: int) -> Array:
         """As of the subject."""
         return self._subject.cotangent(seed).numpy()
-
-    def weights(self, seed: int) -> Array:
-        """As of the subject."""
-        return self.cotangent(seed)
 
     def evaluate(self, direction: Array, t: float) -> Array:
         """As of the subject."""
@@ -105,29 +97,13 @@ class InNumpy:
         """As of the subject."""
         return [self.evaluate(direction, t) for t in steps]
 
-    def rounded(self, asked: Array) -> Array:
+    def pullback(self, cotangent: Array, at: Array | None = None) -> Array:
         """As of the subject."""
-        return self._asked(self._subject.rounded, asked)
+        return self._asked(self._subject.pullback, cotangent, None if at is None else torch.from_numpy(at))
 
-    def rounded_direction(self, direction: Array) -> Array:
+    def pushforward(self, direction: Array, at: Array | None = None) -> Array:
         """As of the subject."""
-        return self._asked(self._subject.rounded_direction, direction)
-
-    def pullback(self, cotangent: Array) -> Array:
-        """As of the subject."""
-        return self._asked(self._subject.pullback, cotangent)
-
-    def pullback_at(self, direction: Array, cotangent: Array) -> Array:
-        """As of the subject."""
-        return self._asked(self._subject.pullback_at, direction, torch.from_numpy(cotangent))
-
-    def pushforward(self, direction: Array) -> Array:
-        """As of the subject."""
-        return self._asked(self._subject.pushforward, direction)
-
-    def pushforward_at(self, place: Array, direction: Array) -> Array:
-        """As of the subject."""
-        return self._asked(self._subject.pushforward_at, place, torch.from_numpy(direction))
+        return self._asked(self._subject.pushforward, direction, None if at is None else torch.from_numpy(at))
 
     def evaluate_many(self, directions: Array, t: float) -> Array:
         """As of the subject."""
@@ -154,12 +130,14 @@ class Doubles(InNumpy):
     Each row is asked about by itself, and only many are worth a batch.
     """
 
-    def direction(self, seed: int, step: float, absolute: bool) -> Array:
+    def direction(self, seed: int, step: Step) -> Array:
         """As of the subject."""
         vector = self.inputs.random(2 * seed).numpy()
         for part, origin, scale in zip(self.inputs.parts, self._subject.origins(), self._subject.scales, strict=True):
             piece, place = vector[part.start : part.stop], origin.numpy()
-            piece *= step if absolute else step * (scale if isinstance(scale, float) else scale.numpy())
+            piece *= (
+                step.length if step.absolute else step.length * (scale if isinstance(scale, float) else scale.numpy())
+            )
             piece += place
             piece -= place
         if not math.isfinite(vector.sum()):
@@ -175,9 +153,9 @@ class Doubles(InNumpy):
         batched = self._worth_a_batch("values", directions)
         return super().evaluate_many(directions, t) if batched else self._values(directions, t)
 
-    def pullback(self, cotangent: Array) -> Array:
+    def pullback(self, cotangent: Array, at: Array | None = None) -> Array:
         """As of the subject."""
-        return self._gradients([cotangent])[0]
+        return self._gradients([cotangent])[0] if at is None else super().pullback(cotangent, at)
 
     def pullback_many(self, cotangents: Array) -> Array:
         """As of the subject."""

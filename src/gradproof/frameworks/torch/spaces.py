@@ -7,6 +7,7 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -39,25 +40,6 @@ class Part:
         words = self.chart.words()
         kind = f"{str(self.dtype).removeprefix('torch.')}{list(self.chart.shape)}"
         return f"{self.path}: {kind}" + (f" ({words})" if words else "")
-
-
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """A long random vector, of which only the slices that are asked for take memory."""
-
-    outer: Tensor
-    inner: Tensor
-    factor: float = 1.0
-
-    def __getitem__(self, where: slice) -> Tensor:
-        start, stop = where.start or 0, where.stop
-        first = start // BLOCK
-        rows, offset = self.outer[first : -(-stop // BLOCK)], first * BLOCK
-        if len(rows) == 1:
-            piece = (rows * self.inner[:, start - offset : stop - offset]).view(-1)
-        else:
-            piece = (rows * self.inner).view(-1)[start - offset : stop - offset]
-        return piece if self.factor == 1 else piece.mul_(self.factor)
 
 
 @functools.cache
@@ -132,6 +114,12 @@ class Space:
         """The tensors with these coordinates."""
         return [self._tensor(vector, part) for part in self.parts]
 
+    def rounded(self, vector: Any) -> Any:
+        """Return a vector, of torch's or NumPy's, as the tensors' own precision holds it."""
+        if isinstance(vector, Tensor):
+            return self.coordinates(self.tensors(vector))
+        return self.coordinates(self.tensors(torch.from_numpy(vector))).numpy(force=True).copy()
+
     def displaced(
         self, tensors: Sequence[Tensor], steps: Sequence[Tensor], t: float, memory: Sequence[Tensor] | None
     ) -> list[Tensor]:
@@ -144,16 +132,12 @@ class Space:
         """Signs times magnitudes in [½, 1] of a size: they never shrink a lone error much, nor cancel several."""
         if self.size <= HANDFUL:
             return torch.tensor(_handful(self.size, seed, size), dtype=torch.float64, device=self.device)
-        if self.size > BLOCK:
-            return self.drawn(seed, size)[: self.size]
-        vector = _signed((self.size,), _HALF, torch.Generator("cpu").manual_seed(seed))
-        return (vector if size == 1 else vector.mul_(size)).to(self.device)
-
-    def drawn(self, seed: int, size: float = 1.0) -> Drawn:
-        """The same of more than `BLOCK` coordinates, to be read a slice at a time."""
         generator = torch.Generator("cpu").manual_seed(seed)
-        outer = _signed((-(-self.size // BLOCK), 1), _ROOT, generator).mul_(size).to(self.device)
-        return Drawn(outer, _signed((1, BLOCK), _ROOT, generator).to(self.device))
+        if self.size > BLOCK:
+            outer = _signed((-(-self.size // BLOCK), 1), _ROOT, generator).mul_(size).to(self.device)
+            return (outer * _signed((1, BLOCK), _ROOT, generator).to(self.device)).view(-1)[: self.size]
+        vector = _signed((self.size,), _HALF, generator)
+        return (vector if size == 1 else vector.mul_(size)).to(self.device)
 
     def locate(self, coordinate: int) -> Place:
         """The user's name for a coordinate."""

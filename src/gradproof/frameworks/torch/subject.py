@@ -7,14 +7,13 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from gradproof.engine.subject import DerivativeError
+from gradproof.engine.subject import DerivativeError, Numbers, Scale, Step
 from gradproof.errors import InputError, NothingToDifferentiateError
 from gradproof.frameworks.torch import trees
 from gradproof.frameworks.torch.arguments import Call, Selector, Slot, differentiable
@@ -25,7 +24,7 @@ from gradproof.frameworks.torch.charts import Semantics, chart_of, refuse_malfor
 from gradproof.frameworks.torch.duals import push
 from gradproof.frameworks.torch.makeup import is_plain, memory_of, refilled, replica
 from gradproof.frameworks.torch.observing import observed_space
-from gradproof.frameworks.torch.spaces import BLOCK, HANDFUL, Drawn, Space, scale_of
+from gradproof.frameworks.torch.spaces import HANDFUL, Space, scale_of
 from gradproof.frameworks.torch.walking import Walk
 from gradproof.frameworks.torch.wording import derivative_error, kind_of, shapes
 
@@ -46,8 +45,7 @@ class TorchSubject:
     Perturbed calls build no graph unless the function turns out to need one.
     """
 
-    mode, rule = "reverse", "backward"
-    claim_size = claim_change = 0.0
+    mode = "reverse"
     arrays = torch
 
     def __init__(
@@ -93,11 +91,15 @@ class TorchSubject:
             return None
         finally:
             self.caller.put_back()
-        if not wide.outputs.size or wide.outputs.size != self.outputs.size or wide.precision >= self.precision:
+        if (
+            not wide.outputs.size
+            or wide.outputs.size != self.outputs.size
+            or wide.numbers.precision >= self.numbers.precision
+        ):
             return None
         difference, size = abs(wide.centre - self.centre), abs(wide.centre)
         scale = float(torch.where(size.isfinite(), size, 0.0).max())
-        same = (difference <= SAME * self.precision * (size + scale)) | ~self.centre.isfinite()
+        same = (difference <= SAME * self.numbers.precision * (size + scale)) | ~self.centre.isfinite()
         return wide if bool(same.all()) else None
 
     def _begin(self) -> list[Tensor]:
@@ -143,13 +145,13 @@ class TorchSubject:
         self._notes += remarks
         if self.outputs.size < LARGE:
             self.centre = self.centre.clone()  # whatever the function does to its memory
-        self._size = self._largest_value()
-        self.precision = max(self.inputs.precision, self.outputs.precision)
-        self.gradient_precision = self.precision
-        self.largest = self.inputs.largest
-        self.tiny = max(self.inputs.tiny, self.outputs.tiny)
-        if self.tiny < ORDINARY[0] < self._size:
-            self.tiny = 0.0  # nothing here is so small that it matters
+        self.scale, self._size = self._sizes()
+        tiny = max(self.inputs.tiny, self.outputs.tiny)
+        self.numbers = Numbers(
+            precision=max(self.inputs.precision, self.outputs.precision),
+            tiny=0.0 if tiny < ORDINARY[0] < self._size else tiny,
+            largest=self.inputs.largest,
+        )
 
     @property
     def notes(self) -> list[str]:
@@ -186,9 +188,9 @@ class TorchSubject:
         """The size of the point, for each input: one number, or one for each coordinate where they differ wildly."""
         return [scale_of(origin, self.inputs.device) for origin in self.origins()]
 
-    def direction(self, seed: int, step: float, absolute: bool) -> Tensor:
-        """A random direction, scaled to the point, such that the point plus it is representable."""
-        scales = [step if absolute else step * scale for scale in self.scales]
+    def direction(self, seed: int, step: Step) -> Tensor:
+        """Draw a random direction such that the point plus it is representable."""
+        scales = [step.length if step.absolute else step.length * scale for scale in self.scales]
         common = scales[0] if len(scales) == 1 and isinstance(scales[0], float) else 1.0
         vector = self.inputs.random(2 * seed, common)
         for part, origin, scale in zip(self.inputs.parts, self.origins(), scales, strict=True):
@@ -209,14 +211,7 @@ class TorchSubject:
         vector = self.outputs.random(2 * seed + 1)
         if not ORDINARY[0] < self._size < ORDINARY[1]:
             vector.mul_(1 / self._size)
-        return vector if self.finite else torch.where(torch.isfinite(self.centre), vector, 0.0)
-
-    def weights(self, seed: int) -> Tensor | Drawn:
-        """The same, to be read a slice at a time."""
-        if not self.finite or self.outputs.size <= BLOCK:
-            return self.cotangent(seed)
-        drawn = self.outputs.drawn(2 * seed + 1)
-        return drawn if ORDINARY[0] < self._size < ORDINARY[1] else replace(drawn, factor=1 / self._size)
+        return vector if self.scale.finite else torch.where(torch.isfinite(self.centre), vector, 0.0)
 
     def evaluate(self, direction: Tensor, t: float) -> Tensor:
         """The value at point + t·direction; NaN throughout where the function raises or its output changes shape."""
@@ -230,43 +225,34 @@ class TorchSubject:
         """Let go of the memory that is held for moving along one direction."""
         self._walk.forget()
 
-    def rounded(self, asked: Tensor) -> Tensor:
-        """An incoming gradient as the outputs' own precision holds it."""
-        return self.outputs.coordinates(self.outputs.tensors(asked))
+    def pullback(self, cotangent: Tensor, at: Tensor | None = None) -> Tensor:
+        """Return the claimed gradient; zero for an input that autograd says has no influence.
 
-    def rounded_direction(self, direction: Tensor) -> Tensor:
-        """A direction as the inputs' own precision holds it."""
-        return self.inputs.coordinates(self.inputs.tensors(direction))
-
-    def pullback(self, cotangent: Tensor) -> Tensor:
-        """The claimed gradient for an incoming gradient; zero for an input that autograd says has no influence."""
-        return self._pulled_back(self.results, self.leaves, cotangent)
-
-    def pullback_at(self, direction: Tensor, cotangent: Tensor) -> Tensor:
-        """The claimed gradient at point + direction, from a call of its own; NaN where there is none."""
-        leaves = self._moved(direction)
+        At point + `at` it comes from a call of its own, and is NaN where the function or its derivative raises.
+        """
+        if at is None:
+            return self._pulled_back(self.results, self.leaves, cotangent)
+        leaves = self._moved(at)
         try:
             results = self.caller.results(self.caller.differentiably([leaf.requires_grad_() for leaf in leaves]))
             if self.outputs.fits(results):
                 return self._pulled_back(results, leaves, cotangent)
         except Exception as error:
             self.trouble = f"{type(error).__name__}: {error}"
-        return torch.full_like(direction, torch.nan)
+        return torch.full_like(at, torch.nan)
 
-    def pushforward(self, direction: Tensor) -> Tensor:
-        """The claimed slopes of all outputs along a direction; zero for an output that carries no tangent."""
-        return self._pushed(torch.zeros_like(direction), direction)
+    def pushforward(self, direction: Tensor, at: Tensor | None = None) -> Tensor:
+        """Return the claimed slopes of all outputs; zero for an output that carries no tangent.
 
-    def pushforward_at(self, place: Tensor, direction: Tensor) -> Tensor:
-        """The claimed slopes at point + place; NaN where there are none."""
+        At point + `at` they are NaN where the function or its derivative raises.
+        """
+        if at is None:
+            return self._pushed(torch.zeros_like(direction), direction)
         try:
-            return self._pushed(place, direction)
+            return self._pushed(at, direction)
         except DerivativeError as error:
             self.trouble = str(error)
             return torch.full_like(self.centre, torch.nan)
-
-    def moved_by(self, direction: Tensor, output: int) -> None:
-        """Any output may be moved by any input."""
 
     def evaluate_many(self, directions: Tensor, t: float) -> Tensor:
         """The values along each of some directions, as one batch where the function can be batched."""
@@ -366,18 +352,16 @@ class TorchSubject:
     def __exit__(self, *_: object) -> None:
         self.caller.put_back()
 
-    def _largest_value(self) -> float:
-        """The size of the values, kept within what can be divided by; one where there is none."""
-        self.finite, self.value_size = True, 0.0
+    def _sizes(self) -> tuple[Scale, float]:
+        """The scale of the values; and their size, kept within what can be divided by, and one where there is none."""
         if not self.outputs.size:
-            return 1.0
+            return Scale(finite=True), 1.0
         largest = _largest(self.centre)
-        if not math.isfinite(largest):
-            self.finite = False
+        finite = math.isfinite(largest)
+        if not finite:
             largest = float(self.centre.abs().nan_to_num(0.0, 0.0, 0.0).max())
-        if ORDINARY[0] < largest < ORDINARY[1]:
-            self.value_size = largest
-        return min(max(largest, 1e-290), 1e290) if largest else 1.0
+        scale = Scale(finite=finite, value=largest if ORDINARY[0] < largest < ORDINARY[1] else 0.0)
+        return scale, min(max(largest, 1e-290), 1e290) if largest else 1.0
 
 
 def _largest(vector: Tensor) -> float:

@@ -116,7 +116,7 @@ def test_a_vmap_rule_with_other_values_breaks_it(asked, point):
     (finding,) = asked("batched", _square_by(lambda apply, x, dimension: (3 * apply(x), dimension)), point(3))
 
     assert "output is another one than in a loop" in finding.message
-    assert "vmap staticmethod of Square" in finding.advice
+    assert "vmap staticmethod of Square" in finding.hint
 
 
 def test_a_vmap_rule_with_another_gradient_breaks_it(asked, point):

@@ -24,7 +24,7 @@ def test_a_backward_that_views_what_comes_in_breaks_it(asked, point, ruled):
 
     assert "non-contiguous incoming gradient" in finding.message
     assert "RuntimeError" in finding.message
-    assert "reshape" in finding.advice
+    assert "reshape" in finding.hint
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.complex128])

@@ -30,7 +30,7 @@ def test_a_path_that_is_cut_breaks_it(asked, point, function):
     (finding,) = asked("detached", function, point(3))
 
     assert "No output requires grad" in finding.message
-    assert "detach()" in finding.advice
+    assert "detach()" in finding.hint
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.complex128])

@@ -42,7 +42,7 @@ def test_the_message_says_what_comes_of_zeros(asked, point, ruled):
 
     assert "zeros" in finding.message
     assert "0.25" in finding.message
-    assert "does not depend on it" in finding.advice
+    assert "does not depend on it" in finding.hint
 
 
 def test_one_input_of_several_is_named(asked, point, ruled):

@@ -26,7 +26,7 @@ def test_a_backward_that_draws_random_numbers_breaks_it(asked, point, ruled):
 
     assert finding.argument == "inputs[0]"
     assert "twice" in finding.message
-    assert "nondet_tol" in finding.advice
+    assert "nondet_tol" in finding.hint
 
 
 def test_a_tolerance_allows_it(asked, point, ruled):

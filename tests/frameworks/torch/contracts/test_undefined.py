@@ -19,7 +19,7 @@ def test_a_backward_that_multiplies_none_breaks_it(asked, point, ruled):
     (finding,) = asked("undefined", ruled(pair, lambda ctx, a, b: 2 * a + 3 * b), point(3))
 
     assert "TypeError" in finding.message
-    assert "set_materialize_grads" in finding.advice
+    assert "set_materialize_grads" in finding.hint
 
 
 def test_a_backward_that_copes_with_all_undefined_but_not_with_one_breaks_it(asked, point, ruled):

@@ -63,7 +63,7 @@ def test_a_jvp_that_adds_a_constant_breaks_it(asked, point, ruled):
     (finding,) = asked("undefined-forward", shifted, point(3))
 
     assert "zeros" in finding.message
-    assert "Multiply by the tangent" in finding.advice
+    assert "Multiply by the tangent" in finding.hint
 
 
 def test_more_than_two_inputs_are_asked_about_in_two_halves(asked, point):

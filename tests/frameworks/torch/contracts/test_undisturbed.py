@@ -20,7 +20,7 @@ def test_a_backward_that_writes_to_its_incoming_gradient_breaks_it(asked, point,
     (finding,) = asked("undisturbed", ruled(doubled, lambda ctx, g: g.mul_(2)), point(3))
 
     assert "the incoming gradient of Ruled" in finding.message
-    assert "clone" in finding.advice
+    assert "clone" in finding.hint
 
 
 def test_a_write_that_autograd_does_not_see_breaks_it(asked, point, ruled):

@@ -44,7 +44,7 @@ def test_a_jvp_that_writes_to_its_input_breaks_it(asked, point, ruled):
     (finding,) = asked(NAME, by_jvp(ruled, rule), point(3))
 
     assert "writes to inputs[0]" in finding.message
-    assert "clone" in finding.advice
+    assert "clone" in finding.hint
 
 
 def test_a_jvp_that_writes_to_its_tangent_breaks_it(asked, point, ruled):

@@ -73,7 +73,7 @@ def _findings(path: str, leaf: Tensor, gradient: Tensor) -> Iterator[Finding]:
                 kind="attributes",
                 message=f"The gradient with respect to {path} has {name} {has}, where the input has {wants}.",
                 argument=path,
-                advice="Return a gradient of the input's kind from the backward.",
+                hint="Return a gradient of the input's kind from the backward.",
             )
 
 
@@ -118,7 +118,7 @@ def _narrowed(name: str, piece: Tensor, meta: Any) -> Finding | None:
         kind="attributes",
         message=f"The backward of {name} returns a gradient of {piece.dtype} for an input of {meta.dtype}: autograd "
         "widens it, and the digits are lost.",
-        advice="Compute the gradient in the input's dtype.",
+        hint="Compute the gradient in the input's dtype.",
     )
 
 

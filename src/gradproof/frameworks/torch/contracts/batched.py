@@ -33,7 +33,7 @@ def batched(subject: TorchSubject, terms: Terms) -> Outcome:
         worst = gap(
             expected,
             gradient,
-            precision=subject.gradient_precision,
+            precision=subject.numbers.precision,
             more=terms.nondet_tol,
             noise=lambda u=cotangent, image=expected: noise_of_pullback(subject, u, image),  # type: ignore[misc]  # by default values
         )
@@ -44,7 +44,7 @@ def batched(subject: TorchSubject, terms: Terms) -> Outcome:
                 f"Under torch.func.vmap the gradient with respect to {place.path} is another one than in a loop "
                 f"({worst} at {place}).",
                 argument=place.path,
-                advice="Look for a vmap rule of its own, or for a backward that keeps a state or looks at memory.",
+                hint="Look for a vmap rule of its own, or for a backward that keeps a state or looks at memory.",
             )
     return own_batches(subject, terms)
 

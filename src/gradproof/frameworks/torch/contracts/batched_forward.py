@@ -7,6 +7,7 @@ import warnings
 import torch
 from torch import Tensor
 
+from gradproof.engine.subject import Step
 from gradproof.frameworks.torch.arguments import Call
 from gradproof.frameworks.torch.contracts.asking import described
 from gradproof.frameworks.torch.contracts.comparing import gap, noise_of_pushforward
@@ -22,7 +23,7 @@ def batched_forward(subject: TorchSubject, terms: Terms) -> Outcome:
         return KEPT
     if subject.caller.draws:  # a batch may draw in another order
         return KEPT
-    directions = [subject.direction(terms.seed + number, 1.0, False) for number in range(2)]
+    directions = [subject.direction(terms.seed + number, Step(1.0)) for number in range(2)]
     try:
         found = _at_once(subject, directions)
     except Exception as error:
@@ -32,7 +33,7 @@ def batched_forward(subject: TorchSubject, terms: Terms) -> Outcome:
         worst = gap(
             expected,
             tangent,
-            precision=subject.precision,
+            precision=subject.numbers.precision,
             more=terms.nondet_tol,
             noise=lambda v=direction, image=expected: noise_of_pushforward(subject, v, image),  # type: ignore[misc]  # by default
         )
@@ -42,7 +43,7 @@ def batched_forward(subject: TorchSubject, terms: Terms) -> Outcome:
                 "batched-forward",
                 f"Under torch.func.vmap the tangent of {place.path} is another one than in a loop ({worst} at "
                 f"{place}).",
-                advice="Look for a vmap rule of its own, or for a jvp that keeps a state or looks at memory.",
+                hint="Look for a vmap rule of its own, or for a jvp that keeps a state or looks at memory.",
             )
     return KEPT
 

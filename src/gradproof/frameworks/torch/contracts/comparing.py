@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gradproof.engine.estimators.ladder import slices
+from gradproof.engine.subject import Step
 from gradproof.frameworks.torch.subject import TorchSubject
 
 ROUNDINGS = 64.0  # units of rounding in the largest entry: sums are added up in another order, kernels differ
@@ -71,16 +72,16 @@ def rounding_of(linear: Callable[[Tensor], Tensor], vector: Tensor, image: Tenso
 
 def noise_of_pullback(subject: TorchSubject, cotangent: Tensor, gradient: Tensor) -> float:
     """How much of a gradient is rounding, in the backward and in the forward before it."""
-    moved = (subject.pullback_at(step, cotangent) for step in _small_steps(subject))
+    moved = (subject.pullback(cotangent, step) for step in _small_steps(subject))
     forward = max(largest(other - gradient) for other in moved)
-    return forward + rounding_of(subject.pullback, cotangent, gradient, subject.precision)
+    return forward + rounding_of(subject.pullback, cotangent, gradient, subject.numbers.precision)
 
 
 def noise_of_pushforward(subject: TorchSubject, direction: Tensor, tangent: Tensor) -> float:
     """How much of a tangent is rounding."""
-    moved = (subject.pushforward_at(step, direction) for step in _small_steps(subject))
+    moved = (subject.pushforward(direction, step) for step in _small_steps(subject))
     values = max(largest(other - tangent) for other in moved)
-    return values + rounding_of(subject.pushforward, direction, tangent, subject.precision)
+    return values + rounding_of(subject.pushforward, direction, tangent, subject.numbers.precision)
 
 
 def noise_of_values(subject: TorchSubject) -> float:
@@ -90,7 +91,7 @@ def noise_of_values(subject: TorchSubject) -> float:
 
 def _small_steps(subject: TorchSubject) -> list[Tensor]:
     """Directions in which every input moves by a few units of rounding."""
-    return [subject.direction(seed, STEP * subject.precision, False) for seed in range(3)]
+    return [subject.direction(seed, Step(STEP * subject.numbers.precision)) for seed in range(3)]
 
 
 def largest(vector: Tensor) -> float:

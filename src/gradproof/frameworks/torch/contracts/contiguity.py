@@ -29,14 +29,14 @@ def contiguity(subject: TorchSubject, terms: Terms) -> Outcome:
         try:
             worst = question(subject, terms)
         except DerivativeError as error:
-            return broken("contiguity", f"For {circumstance} the backward raised {error}", advice=ADVICE[circumstance])
+            return broken("contiguity", f"For {circumstance} the backward raised {error}", hint=ADVICE[circumstance])
         if worst is not None:
             place = subject.inputs.locate(worst.coordinate)
             return broken(
                 "contiguity",
                 f"For {circumstance} the gradient with respect to {place.path} is another one ({worst} at {place}).",
                 argument=place.path,
-                advice=ADVICE[circumstance],
+                hint=ADVICE[circumstance],
             )
     return KEPT
 
@@ -51,7 +51,7 @@ def _for_incoming(subject: TorchSubject, terms: Terms) -> Gap | None:
     return gap(
         expected,
         found,
-        precision=subject.gradient_precision,
+        precision=subject.numbers.precision,
         more=terms.nondet_tol,
         noise=lambda: noise_of_pullback(subject, cotangent, expected),
     )
@@ -70,14 +70,14 @@ def _for_inputs(subject: TorchSubject, terms: Terms) -> Gap | None:
         return None
     if not subject.outputs.fits(results) or not all(result.requires_grad for result in results):
         return None
-    if gap(subject.centre, subject.outputs.coordinates(results), precision=subject.precision) is not None:
+    if gap(subject.centre, subject.outputs.coordinates(results), precision=subject.numbers.precision) is not None:
         return None
     expected = terms.gradient(subject)
     found = coordinates(subject, gradients(subject, terms.incoming(subject), results=results, leaves=leaves))
     return gap(
         expected,
         found,
-        precision=subject.gradient_precision,
+        precision=subject.numbers.precision,
         more=terms.nondet_tol,
         noise=lambda: noise_of_pullback(subject, terms.cotangent(subject), expected),
     )

@@ -8,7 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradproof.engine.estimators.ladder import first_step
+from gradproof.engine.estimators.steps import first_step
+from gradproof.engine.subject import Step
 from gradproof.frameworks.torch import trees
 from gradproof.frameworks.torch.arguments import differentiable
 from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken
@@ -25,7 +26,7 @@ def detached(subject: TorchSubject, terms: Terms) -> Outcome:
     """Move the inputs, and see which of the outputs without a gradient follow."""
     if not subject.detached and subject.caller.paths == [subject.call.result]:
         return KEPT
-    direction = subject.direction(terms.seed, first_step(subject.precision), False)
+    direction = subject.direction(terms.seed, Step(first_step(subject.numbers.precision)))
     centre = _unconnected(subject, 0.0 * direction)
     if not centre:
         return KEPT
@@ -39,7 +40,7 @@ def detached(subject: TorchSubject, terms: Terms) -> Outcome:
             "detached-gradient",
             f"{names} changes with the inputs or the incoming gradients but does not require grad: "
             "its derivative is lost.",
-            advice="Look in the backward for detach(), .data, .values() of a detached tensor, or a tensor built anew "
+            hint="Look in the backward for detach(), .data, .values() of a detached tensor, or a tensor built anew "
             "from numbers.",
         )
     if not subject.detached:
@@ -47,7 +48,7 @@ def detached(subject: TorchSubject, terms: Terms) -> Outcome:
     return broken(
         "detached",
         f"No output requires grad, although {names} changes with the inputs.",
-        advice="Look for detach(), .data, .item(), numpy() or no_grad() on the way from the inputs to the output.",
+        hint="Look for detach(), .data, .item(), numpy() or no_grad() on the way from the inputs to the output.",
     )
 
 
@@ -77,6 +78,6 @@ def _follows(subject: TorchSubject, centre: Tensor, near: Tensor | None, far: Te
         return False
     once, twice = near - centre, far - centre
     size = torch.maximum(centre.abs(), far.abs())
-    clear = once.abs() > CLEAR * subject.precision * size
+    clear = once.abs() > CLEAR * subject.numbers.precision * size
     ratio = twice / torch.where(clear, once, 1.0)
     return bool((clear & (ratio > PROPORTIONAL[0]) & (ratio < PROPORTIONAL[1])).any())

@@ -35,9 +35,9 @@ def linear(subject: TorchSubject, terms: Terms) -> Outcome:
             f"For an incoming gradient of zeros the gradient with respect to {place.path} is not zero "
             f"({left:.3g} at {place}).",
             argument=place.path,
-            advice="Multiply by the incoming gradient: the backward adds something that does not depend on it.",
+            hint="Multiply by the incoming gradient: the backward adds something that does not depend on it.",
         )
-    factor = SMALL_FACTOR if subject.precision > COARSE else FACTOR
+    factor = SMALL_FACTOR if subject.numbers.precision > COARSE else FACTOR
     many = subject.pullback(factor * terms.cotangent(subject))
     if len(once) < LARGE and torch.equal(many, factor * once):
         return _additive(subject, terms)
@@ -50,7 +50,7 @@ def linear(subject: TorchSubject, terms: Terms) -> Outcome:
         f"{factor:g} times the incoming gradient does not give {factor:g} times the gradient with respect to "
         f"{place.path} (at {place}: {float(once[worst]):.6g}, then {float(many[worst]):.6g}).",
         argument=place.path,
-        advice="A backward is linear in the incoming gradient: look for a clip, a power, an absolute value or a norm.",
+        hint="A backward is linear in the incoming gradient: look for a clip, a power, an absolute value or a norm.",
     )
 
 
@@ -73,7 +73,7 @@ def _additive(subject: TorchSubject, terms: Terms) -> Outcome:
         f"The sum of two incoming gradients does not give the sum of their gradients with respect to {place.path} (at "
         f"{place}: {float(once[worst]):.6g} instead of {float(expected[worst]):.6g}).",
         argument=place.path,
-        advice="A backward is linear in the incoming gradient: look for a maximum, a norm or a condition on it.",
+        hint="A backward is linear in the incoming gradient: look for a maximum, a norm or a condition on it.",
     )
 
 
@@ -87,20 +87,20 @@ def _left_at_zero(subject: TorchSubject, once: Tensor) -> tuple[int, float]:
         return torch.where(once[where].isfinite(), found[where].nan_to_num(torch.inf).abs(), 0.0)
 
     worst, most = furthest(len(once), size)
-    allowed = ROUNDINGS * subject.gradient_precision * largest(once)
+    allowed = ROUNDINGS * subject.numbers.precision * largest(once)
     return worst, float(found[worst]) if most > allowed else 0.0
 
 
 def _gap(subject: TorchSubject, once: Tensor, scaled: Tensor, factor: float) -> Tensor:
     """How far the scaled gradient is off, where the dtype holds both."""
-    comparable = once.isfinite() & scaled.isfinite() & (once.abs() < subject.largest / (4 * factor))
+    comparable = once.isfinite() & scaled.isfinite() & (once.abs() < subject.numbers.largest / (4 * factor))
     return torch.where(comparable, (scaled - once).abs(), 0.0)
 
 
 def _is_beyond_rounding(subject: TorchSubject, terms: Terms, gap: float) -> bool:
     cotangent, once = terms.pulled(subject)
-    precision = subject.gradient_precision
+    precision = subject.numbers.precision
     allowed = math.sqrt(precision) * largest(once) + terms.nondet_tol + FEW_BITS * subject.inputs.tiny
     if gap <= allowed:
         return False
-    return gap > allowed + NOISE * rounding_of(subject.pullback, cotangent, once, subject.precision)
+    return gap > allowed + NOISE * rounding_of(subject.pullback, cotangent, once, subject.numbers.precision)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gradproof.engine.subject import Step
 from gradproof.frameworks.torch.arguments import Call
 from gradproof.frameworks.torch.batches import stacked
 from gradproof.frameworks.torch.contracts.comparing import gap, noise_of_pullback, noise_of_values
@@ -33,27 +34,27 @@ def own_batches(subject: TorchSubject, terms: Terms) -> Outcome:
     if not own or not plain or not isinstance(subject.call, Call) or subject.call.bypassed or subject.caller.draws:
         return KEPT
     cotangent, gradient = terms.pulled(subject)
-    step = subject.direction(terms.seed, STEP, False)
+    step = subject.direction(terms.seed, Step(STEP))
     try:
         values, gradients = _at_once(subject, step, cotangent)
     except Exception:
         return KEPT
-    advice = ADVICE.format(names=", ".join(own[:8]))
+    hint = ADVICE.format(names=", ".join(own[:8]))
     if not all(map(subject.outputs.fits, values)):
         message = f"Under torch.func.vmap the shape is {shapes(values[0])} instead of {shapes(subject.results)}."
-        return broken("batched", message, advice=advice)
+        return broken("batched", message, hint=hint)
     for expected, found in zip((subject.centre, subject.evaluate(step, 1.0)), values, strict=True):
         there = subject.outputs.coordinates(found)
-        worst = gap(expected, there, precision=subject.precision, noise=lambda: noise_of_values(subject))
+        worst = gap(expected, there, precision=subject.numbers.precision, noise=lambda: noise_of_values(subject))
         if worst is not None:
             place = subject.outputs.locate(worst.coordinate)
             message = f"Under torch.func.vmap {place.path} is another one than in a loop ({worst} at {place})."
-            return broken("batched", message, advice=advice)
-    for expected, found in zip((gradient, subject.pullback_at(step, cotangent)), gradients, strict=True):
+            return broken("batched", message, hint=hint)
+    for expected, found in zip((gradient, subject.pullback(cotangent, step)), gradients, strict=True):
         worst = gap(
             expected,
             subject.inputs.coordinates(found),
-            precision=subject.gradient_precision,
+            precision=subject.numbers.precision,
             more=terms.nondet_tol,
             noise=lambda: noise_of_pullback(subject, cotangent, gradient),
         )
@@ -63,7 +64,7 @@ def own_batches(subject: TorchSubject, terms: Terms) -> Outcome:
                 f"The gradient of torch.func.vmap of the function with respect to {place.path} is another one than in "
                 f"a loop ({worst} at {place})."
             )
-            return broken("batched", message, argument=place.path, advice=advice)
+            return broken("batched", message, argument=place.path, hint=hint)
     return KEPT
 
 

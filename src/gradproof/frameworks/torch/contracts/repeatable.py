@@ -35,12 +35,12 @@ def repeatable(subject: TorchSubject, terms: Terms) -> Outcome:
         f"The same backward, run twice, gives two gradients with respect to {place.path} (at {place}: "
         f"{float(first[worst]):.9g}, then {float(second[worst]):.9g}, which differ by {gap:.2g})."
     )
-    if gap <= ROUNDINGS * subject.gradient_precision * largest(first):
+    if gap <= ROUNDINGS * subject.numbers.precision * largest(first):
         return Outcome(absent=f"{message} It is no more than sums added up in another order do.")
     return broken(
         "repeatable",
         message,
         argument=place.path,
-        advice="Look for a backward that overwrites what was saved for it, keeps a state, or draws random numbers; "
+        hint="Look for a backward that overwrites what was saved for it, keeps a state, or draws random numbers; "
         "where sums are added up in any order, pass nondet_tol=.",
     )

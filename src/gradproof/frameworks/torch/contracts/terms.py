@@ -83,6 +83,6 @@ class Contract:
         return not self.spreads or subject.inputs.plain or subject.inputs.size < SPREADING
 
 
-def broken(name: str, message: str, *, advice: str, argument: str | None = None) -> Outcome:
+def broken(name: str, message: str, *, hint: str, argument: str | None = None) -> Outcome:
     """The outcome of a contract that is not kept."""
-    return Outcome(findings=(Finding(kind=name, message=message, argument=argument, advice=advice),))
+    return Outcome(findings=(Finding(kind=name, message=message, argument=argument, hint=hint),))

@@ -54,8 +54,8 @@ def _raised(subject: TorchSubject, terms: Terms, absent: Collection[int], error:
         undefined=lambda: _pulled(subject, terms, absent),
     ):
         return Outcome(notes=(NARROW,))
-    advice = f"{ADVICE} {STORED}" if any(map(is_sparse, subject.results)) else ADVICE
-    return broken("undefined", f"With {_named(subject, absent)} the backward raised {error}", advice=advice)
+    hint = f"{ADVICE} {STORED}" if any(map(is_sparse, subject.results)) else ADVICE
+    return broken("undefined", f"With {_named(subject, absent)} the backward raised {error}", hint=hint)
 
 
 def _as_zeros(subject: TorchSubject, terms: Terms, absent: Collection[int]) -> Outcome:
@@ -63,7 +63,7 @@ def _as_zeros(subject: TorchSubject, terms: Terms, absent: Collection[int]) -> O
     found = _pulled(subject, terms, absent)
     if len(absent) == len(subject.results):
         nothing = found.new_zeros(()).expand_as(found)
-        worst = gap(nothing, found, precision=subject.gradient_precision, more=terms.nondet_tol)
+        worst = gap(nothing, found, precision=subject.numbers.precision, more=terms.nondet_tol)
     else:
         zeroed = terms.cotangent(subject).clone()
         for number in absent:
@@ -73,7 +73,7 @@ def _as_zeros(subject: TorchSubject, terms: Terms, absent: Collection[int]) -> O
         worst = gap(
             expected,
             found,
-            precision=subject.gradient_precision,
+            precision=subject.numbers.precision,
             more=terms.nondet_tol,
             noise=lambda: noise_of_pullback(subject, zeroed, expected),
         )
@@ -85,7 +85,7 @@ def _as_zeros(subject: TorchSubject, terms: Terms, absent: Collection[int]) -> O
         f"With {_named(subject, absent)} the gradient with respect to {place.path} is not what zeros in their place "
         f"give ({worst} at {place}).",
         argument=place.path,
-        advice=ADVICE,
+        hint=ADVICE,
     )
 
 

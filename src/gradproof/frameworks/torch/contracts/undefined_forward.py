@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 import torch
 
-from gradproof.engine.subject import DerivativeError
+from gradproof.engine.subject import DerivativeError, Step
 from gradproof.frameworks.torch.contracts.asking import left_out
 from gradproof.frameworks.torch.contracts.comparing import ROUNDINGS, gap, largest, noise_of_pushforward
 from gradproof.frameworks.torch.contracts.pushing import pushed
@@ -43,24 +43,24 @@ def _at_zero(subject: TorchSubject) -> Outcome:
     except DerivativeError as error:
         return _raised("For tangents of zeros", error)
     wrong = torch.where(subject.centre.isfinite(), found.abs(), 0.0).nan_to_num(0.0)
-    if float(wrong.max()) <= ROUNDINGS * subject.precision * largest(subject.centre):
+    if float(wrong.max()) <= ROUNDINGS * subject.numbers.precision * largest(subject.centre):
         return KEPT
     place = subject.outputs.locate(int(wrong.argmax()))
     return broken(
         NAME,
         f"For tangents of zeros the tangent of {place.path} is not zero ({float(wrong.max()):.3g} at {place}).",
-        advice="Multiply by the tangent: the jvp adds something that does not depend on it.",
+        hint="Multiply by the tangent: the jvp adds something that does not depend on it.",
     )
 
 
 def _raised(where: str, error: DerivativeError) -> Outcome:
     """A jvp that does not cope, unless the function makes dual numbers itself: of those torch has one level."""
-    return KEPT if NESTED in str(error) else broken(NAME, f"{where} the jvp raised {error}", advice=ADVICE)
+    return KEPT if NESTED in str(error) else broken(NAME, f"{where} the jvp raised {error}", hint=ADVICE)
 
 
 def _without(subject: TorchSubject, terms: Terms, absent: Collection[int]) -> Outcome:
     """Some inputs without a tangent, beside zeros in their place."""
-    zeroed = subject.direction(terms.seed, 1.0, False)
+    zeroed = subject.direction(terms.seed, Step(1.0))
     for number in absent:
         start, stop = subject.inputs.spans[number]
         zeroed[start:stop] = 0.0
@@ -75,7 +75,7 @@ def _without(subject: TorchSubject, terms: Terms, absent: Collection[int]) -> Ou
     worst = gap(
         expected,
         found,
-        precision=subject.precision,
+        precision=subject.numbers.precision,
         more=terms.nondet_tol,
         noise=lambda: noise_of_pushforward(subject, zeroed, expected),
     )
@@ -87,5 +87,5 @@ def _without(subject: TorchSubject, terms: Terms, absent: Collection[int]) -> Ou
         f"Where {names} carries no tangent the tangent of {place.path} is not what a tangent of zeros gives "
         f"({worst} at {place}).",
         argument=paths[0],
-        advice=ADVICE,
+        hint=ADVICE,
     )

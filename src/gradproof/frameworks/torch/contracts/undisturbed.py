@@ -58,7 +58,7 @@ def undisturbed(subject: TorchSubject, terms: Terms) -> Outcome:
             handle.remove()
     words = written[0] if written else whole.disturbed()
     if words is not None:
-        return broken("undisturbed", f"The backward writes to {words}.", advice=ADVICE)
+        return broken("undisturbed", f"The backward writes to {words}.", hint=ADVICE)
     return Outcome(notes=notes)
 
 

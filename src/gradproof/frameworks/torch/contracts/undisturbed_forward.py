@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from gradproof.engine.subject import Step
 from gradproof.frameworks.torch.contracts.asking import described
 from gradproof.frameworks.torch.contracts.comparing import gap, noise_of_values
 from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken
@@ -24,7 +25,7 @@ def undisturbed_forward(subject: TorchSubject, terms: Terms) -> Outcome:
     if subject.call.nested or not any(map(has_forward_rule, custom_functions(subject.results))):
         return KEPT
     pushing = _Pushing(subject)
-    tangents = subject.inputs.tensors(subject.direction(terms.seed, 1.0, False))
+    tangents = subject.inputs.tensors(subject.direction(terms.seed, Step(1.0)))
     subject.tally.pushforwards += 1
     try:
         push_level(
@@ -34,13 +35,13 @@ def undisturbed_forward(subject: TorchSubject, terms: Terms) -> Outcome:
     except Exception as error:
         return Outcome(absent=f"the jvp cannot be watched ({described(error)})")
     if pushing.disturbed is not None:
-        return broken(NAME, f"The jvp writes to {pushing.disturbed}.", advice=ADVICE)
-    worst = gap(subject.centre, values, precision=subject.precision, noise=lambda: noise_of_values(subject))
+        return broken(NAME, f"The jvp writes to {pushing.disturbed}.", hint=ADVICE)
+    worst = gap(subject.centre, values, precision=subject.numbers.precision, noise=lambda: noise_of_values(subject))
     if worst is None:
         return KEPT
     place = subject.outputs.locate(worst.coordinate)
     message = f"Where a tangent is pushed forward the value of {place.path} is another one ({worst} at {place})."
-    return broken(NAME, message, advice=f"Look for a jvp that writes to a result or to what was saved for it. {ADVICE}")
+    return broken(NAME, message, hint=f"Look for a jvp that writes to a result or to what was saved for it. {ADVICE}")
 
 
 class _Pushing:

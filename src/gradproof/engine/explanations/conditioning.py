@@ -1,0 +1,125 @@
+"""Rounding that large numbers leave: values that cancel, and rules that are ill-conditioned.
+
+Both show when the point moves by a few units of rounding, which changes a well-conditioned function by next to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gradproof.engine.contraction import inner
+from gradproof.engine.explanations.comparison import Comparison, Kind
+from gradproof.engine.probe import Probe
+from gradproof.engine.results import Obstacle, Reason
+from gradproof.engine.subject import Array, Step, Subject
+from gradproof.engine.views import whole_of
+
+POINTS = 8  # a few units of rounding away
+OWN_SIZE = 0.1  # of a value: a change beyond it by a rounding leaves nothing of the value
+UNITS = 4.0  # of rounding, so that inputs above the usual size move as well
+RANGES = 4.0  # times the range of eight claims: one more value lies beyond it with a probability below 1e-6
+SLIGHT = 1e-2  # of the claim: a larger error is not of a rule that is right to two digits
+
+
+class Cancellation:
+    """Values and claim are what rounding leaves of larger numbers that cancel, as of x − x computed by two ways."""
+
+    reason = Reason.CANCELLATION
+    kinds = frozenset({Kind.DISAGREEMENT})
+
+    def explains(self, comparison: Comparison) -> Obstacle | None:
+        """Return an obstacle if values and claim change by their own size when the point moves by a rounding."""
+        probe = comparison.probe
+        if not _may_cancel(probe) or not is_cancelled(whole_of(comparison.subject), probe.seed):
+            return None
+        return Obstacle(
+            self.reason,
+            "The values, and what is claimed of them, change by their own size when the point moves by a unit of "
+            "rounding: they are the remainder of larger numbers that cancel.",
+            "Check at a point, or at a size, where they do not cancel: a normalisation of more than one entry, for "
+            "instance.",
+        )
+
+
+class IllConditioned:
+    """The claim is off by no more than it varies within a few units of rounding of the point."""
+
+    reason = Reason.CONDITIONING
+    kinds = frozenset({Kind.DISAGREEMENT, Kind.ENTRY})
+
+    def explains(self, comparison: Comparison) -> Obstacle | None:
+        """Return an obstacle if a slight error is within the range of the claims at points nearby.
+
+        The point itself is left out: a rule may be wrong there alone, as for inputs of exactly zero.
+        """
+        probe, error = comparison.probe, comparison.error
+        subject, direction = comparison.subject, comparison.direction
+        if len(direction.shape) > 1:  # columns are asked about one by one, as entries
+            return None
+        size = max(abs(probe.claim.slope), probe.claim.largest_contribution)
+        if not error <= SLIGHT * size:
+            return None
+        asked, weights = (probe.cotangent, direction) if subject.mode == "reverse" else (direction, probe.cotangent)
+        claims = [
+            inner(subject, weights, answer(subject, asked, at)) for at in perturbations(subject, probe.seed, UNITS)
+        ]
+        if not error <= RANGES * (max(claims) - min(claims)):
+            return None
+        return Obstacle(
+            self.reason,
+            "The claim is off by no more than it changes by when the point moves by a few units of rounding, as of a "
+            "matrix that is nearly singular.",
+            "Check at a point that is better conditioned: there every digit counts.",
+        )
+
+
+def question(subject: Subject, seed: int) -> Array:
+    """Draw what a derivative is asked: an incoming gradient, or a direction of the point's own size."""
+    return subject.cotangent(seed) if subject.mode == "reverse" else subject.direction(seed, Step(1.0))
+
+
+def answer(subject: Subject, asked: Array, at: Array | None = None) -> Array:
+    """Return what the derivative under test answers, at the point or at point + `at`."""
+    return subject.pullback(asked, at) if subject.mode == "reverse" else subject.pushforward(asked, at)
+
+
+def scatter(subject: Subject, asked: Array, claimed: Array, seed: int) -> Array:
+    """Return how much each entry of an answer differs at points a unit of rounding away (root mean square)."""
+    xp, square = subject.arrays, subject.arrays.zeros_like(claimed)
+    for at in perturbations(subject, seed):
+        apart = answer(subject, asked, at) - claimed
+        square = square + xp.where(xp.isfinite(apart), apart, 0.0) ** 2
+    return (square / POINTS) ** 0.5
+
+
+def perturbations(subject: Subject, seed: int, units: float = 1.0) -> list[Array]:
+    """Draw displacements of a few units of rounding."""
+    step = Step(units * subject.numbers.precision)
+    return [subject.direction(seed + number, step) for number in range(POINTS)]
+
+
+def is_cancelled(subject: Subject, seed: int) -> bool:
+    """Return True if values and derivative both change by their own size by a rounding, and repeat at the point."""
+    away = perturbations(subject, seed)
+    if not _lost(subject.centre, (subject.evaluate(at, 1.0) for at in away[:3])):
+        return False
+    asked = question(subject, seed)
+    claimed = answer(subject, asked)
+    if bool((answer(subject, asked) != claimed).any()):
+        return False
+    return _lost(claimed, (answer(subject, asked, at) for at in away))
+
+
+def _may_cancel(probe: Probe) -> bool:
+    """Return True if values show less than is claimed, and are zero, or move by their own size on the finest step."""
+    centre, finest = probe.ladder.subject.centre, probe.ladder.samples[0]
+    if not 0 < abs(probe.claim.slope) >= abs(probe.sums.slope):
+        return False
+    moved = abs(finest.plus - centre) > OWN_SIZE * abs(centre)
+    return bool(moved.any()) or not bool(centre.any())
+
+
+def _lost(vector: Array, nearby: Iterable[Array]) -> bool:
+    """Return True if one of the vectors nearby differs from this one by its own size."""
+    least = OWN_SIZE * float(abs(vector).max())
+    return any(float(abs(other - vector).max()) >= least for other in nearby)

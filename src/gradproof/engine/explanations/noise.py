@@ -1,0 +1,70 @@
+"""Values too noisy for a slope."""
+
+from __future__ import annotations
+
+from gradproof.engine.explanations.comparison import Comparison, Kind
+from gradproof.engine.probe import LOW, LOW_MARGIN, Probe
+from gradproof.engine.results import Obstacle, Reason
+
+HARDLY = 1e-2  # of the claim: values that first move by less do not move as claimed, however noisy they are
+
+
+class Noisy:
+    """The values' noise may hide the slope."""
+
+    reason = Reason.NOISE
+    kinds = frozenset({Kind.AGREEMENT, Kind.DISAGREEMENT, Kind.UNLOCATED})
+
+    def explains(self, comparison: Comparison) -> Obstacle | None:
+        """Return an obstacle if the bar is wide, or in low precision if the error is not clearly beyond it."""
+        if not is_rough(comparison):
+            return None
+        return Obstacle(
+            self.reason,
+            "The function's values are too noisy for a slope to be measured at this size and precision.",
+            "Check in float64, at fewer entries, or with wrt= for one input at a time.",
+        )
+
+
+class OneDirectionAlone:
+    """The claim missed its bar along one direction, and met it along others."""
+
+    reason = Reason.NOISE
+    kinds = frozenset({Kind.UNCONFIRMED})
+
+    def explains(self, comparison: Comparison) -> Obstacle | None:
+        """Return an obstacle in any case."""
+        return Obstacle(
+            self.reason,
+            "The claimed slope missed its bar along one random direction and met it along two others.",
+            "Run again with more probes=, or at another point.",
+        )
+
+
+def is_rough(comparison: Comparison) -> bool:
+    """Return True if noise, of whatever origin, may be all that an agreement or a disagreement shows."""
+    probe = comparison.probe
+    if comparison.kind is Kind.AGREEMENT:
+        return comparison.is_weak
+    if comparison.kind is Kind.UNLOCATED:
+        return probe.coarse or not comparison.spared
+    if comparison.kind is Kind.UNCONFIRMED:
+        return True
+    if probe.coarse and probe.sums.bar > probe.sums.size > 0 and not _hardly_moves(probe):
+        return True
+    unclear = min(each.excess / each.bar for each in comparison.probes) < LOW_MARGIN
+    return unclear and comparison.subject.numbers.precision > LOW
+
+
+def _hardly_moves(probe: Probe) -> bool:
+    """Return True if values, on the finest step on which they move, do so by next to nothing of what is claimed.
+
+    Quantised values jump by at least the claimed change, and noise that could hide it is as large. Where they hardly
+    move, as where a square starts to rise, the claim is wrong, however noisy the slope.
+    """
+    subject = probe.ladder.subject
+    xp, rates = subject.arrays, subject.arrays.zeros_like(subject.centre)
+    for sample in probe.ladder.samples:
+        moved = xp.maximum(abs(sample.plus - subject.centre), abs(sample.minus - subject.centre))
+        rates = xp.where(rates == 0, moved / sample.t, rates)
+    return float(abs(probe.cotangent) @ rates) < HARDLY * abs(probe.claim.slope)

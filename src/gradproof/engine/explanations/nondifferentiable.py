@@ -1,0 +1,167 @@
+"""Points at which the function has no derivative: kinks, jumps, and inputs that tie."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+
+from gradproof.engine.contraction import inner, predicted, restricted
+from gradproof.engine.estimators.ladder import Ladder
+from gradproof.engine.estimators.steps import RATIO
+from gradproof.engine.explanations.comparison import Comparison, Kind
+from gradproof.engine.localisation import search
+from gradproof.engine.probe import Probe
+from gradproof.engine.results import Obstacle, Place, Reason
+from gradproof.engine.subject import Array, Subject
+
+STEADY = 0.02  # of a kink's size: curvature changes a one-sided slope by less than this within the finest steps
+SHORT = RATIO**-3  # times a step: there curvature is 64 times less beside a slope, and a kink is not
+TIED = 1e-3  # of an error: one of many inputs that tie differs by so little in the company of the others
+HALVES = 1 / 8  # of an error: where half of the inputs make up as much of it, and none by itself
+ROUNDINGS = 4.0  # times the rounding of contracted values: four of them enter an additivity test
+DIRECTIONS = 12  # along which a tie may show; of three equal inputs two thirds of all directions show it
+FEW_DIRECTIONS = 3  # where nothing hints at a tie
+
+
+class Kink:
+    """An output's slope changes at the point itself."""
+
+    reason = Reason.KINK
+    kinds = frozenset({Kind.AGREEMENT, Kind.UNLOCATED})
+
+    def explains(self, comparison: Comparison) -> Obstacle | None:
+        """Return an obstacle that says where the kink is, and whether the claim lies between its two slopes."""
+        subject, probe = comparison.subject, comparison.probe
+        if not probe.kinks:
+            return None
+        output, direction = probe.kinks[0], probe.ladder.direction
+        unit = subject.arrays.zeros_like(subject.centre)
+        unit[output] = 1.0
+        before, after = (float(side[output]) for side in probe.ladder.sides(probe.ladder.samples[0]))
+        claimed, place, coordinate = predicted(subject, direction, unit), None, _kinked_coordinate(probe)
+        if coordinate is not None:
+            piece = restricted(subject, direction, coordinate, coordinate + 1)
+            alone = Ladder(subject, piece)
+            alone.add(probe.ladder.lowest)
+            step = float(direction[coordinate].sum())
+            sides = [float(side[output]) / step for side in alone.sides(alone.samples[0])]
+            before, after = sides if step > 0 else reversed(sides)
+            claimed, place = predicted(subject, piece, unit) / step, subject.inputs.locate(coordinate)
+        return kink_at(place, subject.outputs.locate(output), (before, after), claimed)
+
+
+class Jump:
+    """An output jumps at the point itself."""
+
+    reason = Reason.JUMP
+    kinds = frozenset({Kind.AGREEMENT})
+
+    def explains(self, comparison: Comparison) -> Obstacle | None:
+        """Return an obstacle that names the output."""
+        subject, probe = comparison.subject, comparison.probe
+        if not (comparison.is_weak and probe.unresolved):
+            return None
+        for jumps, how in ((probe.ladder.jumps(), ""), (probe.ladder.cliffs(), ", or too steeply to tell it from one")):
+            places = subject.arrays.where(jumps)[0]
+            if places.shape[0]:
+                return Obstacle(
+                    self.reason,
+                    f"{subject.outputs.locate(int(places[0]))} jumps at the point itself{how}, so it has no slope "
+                    "there.",
+                    "Check at a point beside it, or leave out of wrt= the inputs that only choose between cases.",
+                )
+        return None
+
+
+class Ties:
+    """Inputs tie, as equal ones do for a median: together they do what none of them does alone.
+
+    Of a function that has a derivative, an input adds the same whatever the others do, but for curvature, which is less
+    on shorter steps. Of inputs that tie it does not, by as much on any step (an additivity test).
+    """
+
+    reason = Reason.KINK
+    kinds = frozenset({Kind.ENTRY, Kind.UNLOCATED})
+
+    def explains(self, comparison: Comparison) -> Obstacle | None:
+        """Return an obstacle if the slopes along inputs do not add up to the slope along all of them."""
+        if comparison.adds_up:
+            return None
+        subject, coordinate, noise = comparison.subject, comparison.coordinate, comparison.probe.sums.floor
+        if coordinate is None:
+            pairs = pairwise(_directions(comparison, 2 * FEW_DIRECTIONS))
+            parts = ((each, subject.arrays.where(sides > 0, each, 0.0)) for each, sides in pairs)
+            least = HALVES * comparison.probe.excess
+        else:
+            drawn = _directions(comparison, DIRECTIONS if comparison.adds_up is False else FEW_DIRECTIONS)
+            parts = ((each, restricted(subject, each, coordinate, coordinate + 1)) for each in drawn)
+            least = TIED * comparison.error
+        if not _differ_together(subject, parts, comparison.probe.cotangent, least + ROUNDINGS * noise / SHORT):
+            return None
+        return Obstacle(
+            self.reason,
+            "The slope along several inputs together is not the sum of their slopes one by one, as where inputs tie "
+            "for a median, so the function has no derivative at the point.",
+            "Check at a point where no inputs are equal.",
+        )
+
+
+def _directions(comparison: Comparison, many: int) -> Iterator[Array]:
+    subject, step = comparison.subject, comparison.options.first(comparison.subject)
+    return (subject.direction(comparison.probe.seed + k, step) for k in range(many))
+
+
+def _differ_together(subject: Subject, pairs: Iterable[tuple[Array, Array]], cotangent: Array, least: float) -> bool:
+    """Return True if, for one of the pairs of a direction and a part of it, the part acts otherwise alone, at any step."""
+    for direction, part in pairs:
+        long = _additivity_error(subject, direction, part, cotangent, 1.0)
+        if long > least:
+            short = _additivity_error(subject, direction, part, cotangent, SHORT)
+            if short > least and long / 2 < short < 2 * long:
+                return True
+    return False
+
+
+def _additivity_error(subject: Subject, direction: Array, part: Array, cotangent: Array, t: float) -> float:
+    """How far slopes, or their changes at the point, along a part and the rest are from those along the whole."""
+    slopes, bends = [], []
+    for piece in (direction, direction - part, part):
+        ahead, behind = (inner(subject, cotangent, subject.evaluate(piece, s) - subject.centre) for s in (t, -t))
+        slopes.append((ahead - behind) / (2 * t))
+        bends.append((ahead + behind) / t)
+    return max(abs(whole - rest - single) for whole, rest, single in (slopes, bends))
+
+
+def kink_at(place: Place | None, output: Place, sides: tuple[float, float], claimed: float) -> Obstacle:
+    """Describe a kink: at which input, if one alone has it, with the slopes of an output before and after it."""
+    before, after, claimed = sides[0] + 0.0, sides[1] + 0.0, claimed + 0.0  # no minus zero
+    least, most = sorted((before, after))
+    slack = 0.01 * (most - least)
+    where = "between" if least - slack <= claimed <= most + slack else "outside"
+    return Obstacle(
+        Reason.KINK,
+        f"The slope of {output} is {before:.6g} before {place or 'the point'} and {after:.6g} after it; the claimed "
+        f"{claimed:.6g} lies {where} them.",
+        "Check at a point beside the kink. At the kink itself any value between the slopes is a convention."
+        if where == "between"
+        else "No convention gives a value outside the slopes: look at the backward for this case.",
+    )
+
+
+def _kinked_coordinate(probe: Probe) -> int | None:
+    """The input entry that the kink lies in, by bisection on the bend; None where no single one carries it."""
+    subject, output, sample = probe.ladder.subject, probe.kinks[0], probe.ladder.samples[0]
+    centre = subject.centre[output]
+
+    def bend(low: int, high: int) -> float:
+        piece = restricted(subject, probe.ladder.direction, low, high)
+        ahead, behind = subject.evaluate(piece, sample.t)[output], subject.evaluate(piece, -sample.t)[output]
+        found = float((ahead - centre) - (centre - behind))
+        return found if math.isfinite(found) else 0.0
+
+    before, after = (float(side[output]) for side in probe.ladder.sides(sample))
+    whole = (after - before) * sample.t
+    least = STEADY * abs(whole)
+    found = search(subject.inputs.size, subject.inputs.spans, bend, threshold=least, whole=whole, most=1).found
+    return found[0] if found and abs(bend(found[0], found[0] + 1)) > least else None

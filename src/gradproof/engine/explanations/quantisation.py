@@ -1,0 +1,197 @@
+"""Values, or inputs, that are rounded to a lower precision inside the function.
+
+Quantised values are piecewise constant: on a plateau every slope is zero, and across its edge the value jumps by a
+quantum. A cast to a half precision makes plateaus of up to 2⁻⁸ of the value.
+"""
+
+from __future__ import annotations
+
+import math
+
+from gradproof.engine.contraction import contract, inner, predicted
+from gradproof.engine.estimators.differences import TALLEST, precision_shown
+from gradproof.engine.estimators.ladder import SAMPLE, WIDE, Ladder
+from gradproof.engine.estimators.steps import BOTTOM, RATIO, first_step
+from gradproof.engine.explanations.comparison import Comparison, Kind
+from gradproof.engine.explanations.noise import is_rough
+from gradproof.engine.localisation import best_exponent
+from gradproof.engine.results import Obstacle, Reason
+from gradproof.engine.subject import Array, Subject
+
+ALIKE = 2.0  # a jump within this factor of the claimed change is of the claim's kind
+QUANTA = tuple(TALLEST / RATIO**k for k in range(6))  # of a value: the quanta that half precisions leave
+FELT = 64.0  # units of rounding by which smooth values would move
+SHORT = RATIO**-3  # of the first step: on shorter ones differences between like numbers vanish
+LENGTHS = tuple(2.0 ** (k * 0.6180339887 % 1) for k in range(7))  # step lengths, no two in a ratio of small numbers
+NEAR = 3.0  # times the range of the slopes on these lengths, within which a claim is one of them
+COARSEST_CAST = 2.0**-4  # of the slope: no half precision, with its eight digits, rounds by more
+ZERO_GRADIENT = (
+    "The values are constant on small steps and rise evenly on large ones, as after a cast to a lower precision: a "
+    "gradient of zero is that of the quantised function, and not of the function that it approximates."
+)
+QUANTISED = Obstacle(
+    Reason.QUANTISED,
+    "The outputs are piecewise constant at the step sizes used, as after a cast to a lower precision: the slope is zero "
+    "on each plateau and says nothing about the claim.",
+    "Check the function without the rounding. A backward that ignores the rounding, a straight-through estimator, is a "
+    "choice and no derivative.",
+)
+
+
+class QuantisedValues:
+    """Outputs are constant on the finest steps and jump on coarser ones."""
+
+    reason = Reason.QUANTISED
+    kinds = frozenset({Kind.AGREEMENT, Kind.DISAGREEMENT, Kind.UNCONFIRMED, Kind.UNLOCATED})
+
+    def explains(self, comparison: Comparison) -> Obstacle | None:
+        """Return an obstacle if outputs are on a plateau, and that may be what the error comes from."""
+        plateaus = bool(comparison.probe.ladder.plateaus().any())
+        return QUANTISED if plateaus and (is_rough(comparison) or _on_longer_plateaus(comparison)) else None
+
+
+class QuantisedEntry:
+    """One input moves the outputs by whole quanta alone."""
+
+    reason = Reason.QUANTISED
+    kinds = frozenset({Kind.ENTRY})
+
+    def explains(self, comparison: Comparison) -> Obstacle | None:
+        """Return an obstacle if the measured slope, or the claimed one, is the zero of a plateau."""
+        entry = comparison.entry
+        assert entry is not None
+        zero_of_a_plateau = not entry.numerical and _jumps_as_claimed(comparison)
+        if zero_of_a_plateau or (not entry.claimed and _is_constant_on_short_steps(comparison)):
+            return QUANTISED
+        return None
+
+
+class QuantisedInputs:
+    """Inputs that are zero are rounded to a lower precision inside.
+
+    A step from zero is rounded by a share of its own length, the same at four times the length. So the slopes on all
+    steps of a ladder agree, and are off; on steps of other lengths they are off by another share.
+    """
+
+    reason = Reason.QUANTISED
+    kinds = frozenset({Kind.ENTRY})
+
+    def explains(self, comparison: Comparison) -> Obstacle | None:
+        """Return an obstacle if slopes on steps of several lengths differ, and lie about the claim."""
+        if comparison.share > COARSEST_CAST or not self._varies(comparison):
+            return None
+        return Obstacle(
+            self.reason,
+            "Steps of different lengths show different slopes, which lie about the claim, as where inputs that are "
+            "zero are rounded to a lower precision inside.",
+            "Check the function without the rounding, or pass inputs of the lower precision, or ones that are not "
+            "zero.",
+        )
+
+    def _varies(self, comparison: Comparison) -> bool:
+        probe, subject, piece = comparison.probe, comparison.subject, comparison.direction
+        exponent = best_exponent(probe) if probe.ladder.samples else BOTTOM[0]
+        lows, highs, slopes = list[float](), list[float](), list[float]()
+        size = 0.0
+        for length in LENGTHS:
+            ladder = Ladder(subject, length * piece)
+            ladder.add(exponent, exponent + 1)
+            sums = contract(ladder, probe.cotangent)
+            size = max(size, sums.size / length)
+            slopes.append(sums.slope / length)
+            lows.append((sums.slope - sums.bar) / length)
+            highs.append((sums.slope + sums.bar) / length)
+            if len(slopes) == 3 and max(lows) <= min(highs):  # one slope would do for all
+                return False
+        width, claimed = max(slopes) - min(slopes), probe.predicted(piece)
+        off = max(min(slopes) - claimed, claimed - max(slopes))
+        return max(lows) > min(highs) and off * max(map(abs, slopes)) <= NEAR * width * size
+
+
+def shows_a_cast(subject: Subject) -> bool:
+    """Return True if all values are numbers of a lower precision than their type's."""
+    every = slice(None, None, max(1, subject.outputs.size // SAMPLE))
+    return precision_shown(subject.arrays, [subject.centre[every]]) > subject.numbers.precision
+
+
+def has_zero_gradient_of_a_cast(subject: Subject, direction: Array) -> bool:
+    """Return True if values that are cast, and constant along a direction, rise evenly on far longer steps."""
+    if not shows_a_cast(subject):
+        return False
+    long = WIDE / first_step(subject.numbers.precision)
+    ahead = subject.evaluate(direction, long) - subject.centre
+    behind = subject.centre - subject.evaluate(direction, -long)
+    rises = (ahead * behind > 0) & (abs(ahead) <= ALIKE * abs(behind)) & (abs(behind) <= ALIKE * abs(ahead))
+    return bool(rises.any())
+
+
+def _on_longer_plateaus(comparison: Comparison) -> bool:
+    """Return True if the error is claimed of outputs that are constant throughout, and is below the others' quantum."""
+    probe = comparison.probe
+    if probe.agrees:
+        return False
+    ladder, xp, centre = probe.ladder, probe.ladder.subject.arrays, abs(probe.ladder.subject.centre)
+    quantised = ladder.plateaus()
+    height = xp.where(quantised, math.inf, centre)
+    constant = xp.isfinite(centre)
+    for sample in ladder.samples:
+        for side in (sample.minus, sample.plus):
+            change = abs(side - ladder.subject.centre)
+            height = xp.where(quantised & (change > 0) & (change < height), change, height)
+            constant = constant & (change == 0)
+    quantum = 2 * float(xp.where(quantised, height / centre, math.inf).min())  # twice: mantissas from 1 to 2
+    if not quantum <= TALLEST:
+        return False
+    resting = xp.where(constant, probe.cotangent, 0.0)
+    claimed = predicted(ladder.subject, ladder.direction, resting)
+    off = abs(probe.claim.slope - probe.sums.slope - claimed)
+    return off <= probe.bar and abs(claimed) * ladder.samples[-1].t <= quantum * float(abs(resting) @ centre)
+
+
+def _jumps_as_claimed(comparison: Comparison) -> bool:
+    """Return True if values that are constant along one coordinate change both ways, as claimed, on longer steps."""
+    subject, probe, piece = comparison.subject, comparison.probe, comparison.direction
+    xp, centre, finest = subject.arrays, subject.centre, probe.ladder.samples[0].t if probe.ladder.samples else 1.0
+    constant = (subject.evaluate(piece, finest) == centre) & (subject.evaluate(piece, -finest) == centre)
+    if subject.mode != "forward":
+        return bool(constant.all()) and _change_as_claimed(comparison)
+    claims = xp.where(constant, subject.pushforward(piece), 0.0)
+    worst = int(xp.argmax(abs(claims)))
+    claim, value = float(claims[worst]), abs(float(centre[worst]))
+    if not (0 < abs(claim) < math.inf and 0 < value < math.inf):
+        return False
+    for t in (quantum * value / abs(claim) for quantum in QUANTA):
+        up, down = (float(subject.evaluate(piece, way * t)[worst] - centre[worst]) * way for way in (1.0, -1.0))
+        if up * claim > 0 < down * claim and 1 / ALIKE <= (up + down) / (2 * t * claim) <= ALIKE:
+            return True
+    return False
+
+
+def _change_as_claimed(comparison: Comparison) -> bool:
+    """Return True if the contracted values change, both ways, about as claimed on a step of some quanta."""
+    subject, probe, piece = comparison.subject, comparison.probe, comparison.direction
+    claim = probe.predicted(piece)
+    if not 0 < abs(claim) < math.inf:
+        return False
+    scales = [1 / first_step(subject.numbers.precision)]
+    if subject.outputs.size == 1 and bool(subject.centre[0] != 0):  # then it is known whose plateau it is
+        scales.append(abs(float(probe.cotangent[0] * subject.centre[0]) / claim))
+    for t in (quantum * scale for scale in scales for quantum in QUANTA):
+        changes = (subject.evaluate(piece, t) - subject.centre, subject.centre - subject.evaluate(piece, -t))
+        up, down = (inner(subject, probe.cotangent, change) / (t * claim) for change in changes)
+        if up and down and 1 / ALIKE <= (up + down) / 2 <= ALIKE:
+            return True
+    return False
+
+
+def _is_constant_on_short_steps(comparison: Comparison) -> bool:
+    """Return True if one coordinate moves nothing, to one side at least, on a step on which its slope would be felt."""
+    subject, piece = comparison.subject, comparison.direction
+    entry = comparison.entry
+    change = abs(entry.numerical * float(piece.sum())) if entry else 0.0
+    xp, centre = subject.arrays, subject.centre
+    largest = float(xp.where(xp.isfinite(centre), abs(centre), 0.0).max())
+    if not 0 < change < math.inf:
+        return False
+    t = max(FELT * (subject.numbers.precision * largest + subject.numbers.tiny) / change, SHORT)
+    return t < 1 and any(bool((subject.evaluate(piece, side * t) == centre).all()) for side in (1.0, -1.0))

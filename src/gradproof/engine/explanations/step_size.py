@@ -1,0 +1,123 @@
+"""Functions whose slope depends on the size of the step: the claim is right on other steps than those measured."""
+
+from __future__ import annotations
+
+import math
+
+from gradproof.engine.contraction import CAUTION, Contraction, contract, inner
+from gradproof.engine.estimators.differences import ROUNDING
+from gradproof.engine.estimators.steps import RATIO, first_step
+from gradproof.engine.explanations.comparison import Comparison, Kind
+from gradproof.engine.probe import MEANINGFUL, Probe
+from gradproof.engine.results import Obstacle, Reason
+
+ROUGH = 1e-6  # of the values, and of their change on the coarsest step: more is neither rounding nor smooth
+GENTLER = 4  # steps below the one on which the claimed slope would fill the roughness
+UNITS = 64.0  # of rounding of the point, below which the length of a step is known to less than two digits
+CLEAR = 64.0  # times the rounding of values that an error has to make up on a step
+NEARER = 8.0  # times nearer to the claim than that is to the slope on usual steps
+
+
+class CoarserSteps:
+    """Coarse steps show the claimed slope, and contradict the fine ones, as of a function with a cast or a table."""
+
+    reason = Reason.STEP_SIZE
+    kinds = frozenset({Kind.DISAGREEMENT})
+
+    def explains(self, comparison: Comparison) -> Obstacle | None:
+        """Return an obstacle if two neighbouring coarse steps show the claimed slope."""
+        if not any(map(self._matches, comparison.probes)):
+            return None
+        return Obstacle(
+            self.reason,
+            "The slope is one on fine steps and another on coarse ones, and the claim is the coarse one, as of a "
+            "function with a cast or a table in it.",
+            "Check the function without the cast.",
+        )
+
+    def _matches(self, probe: Probe) -> bool:
+        pairs = (probe.ladder.between(k) for k in range(1, len(probe.ladder.samples) - 1))
+        return any(_bears_out(contract(pair, probe.cotangent), probe) for pair in pairs)
+
+
+class FinerSteps:
+    """The function oscillates or is chaotic on the usual steps, and the claim is the slope on finer ones.
+
+    A rough function is smooth on steps short enough that the claimed slope does not take it further than it is rough.
+    """
+
+    reason = Reason.STEP_SIZE
+    kinds = frozenset({Kind.DISAGREEMENT})
+
+    def explains(self, comparison: Comparison) -> Obstacle | None:
+        """Return an obstacle if finer steps show the claimed slope, or if such steps cannot be taken."""
+        if not any(map(self._may_be_finer, comparison.probes)):
+            return None
+        return Obstacle(
+            self.reason,
+            "The function changes within the finest steps that can be taken, and the claim may be its slope there.",
+            "Check at a point where it changes less, or a gentler version of it: fewer iterations, lower frequencies.",
+        )
+
+    def _may_be_finer(self, probe: Probe) -> bool:
+        ladder, unit = probe.ladder, probe.ladder.subject.numbers.precision
+        finest = contract(ladder.between(0), probe.cotangent)
+        if _bears_out(finest, probe):
+            return True
+        rough, steep = finest.bar * ladder.samples[0].t, max(abs(probe.claim.slope), probe.claim.largest_contribution)
+        spread = float(abs(probe.cotangent) @ ladder.coarse_slopes()) * ladder.samples[-1].t
+        if finest.bar <= MEANINGFUL * finest.size or rough <= ROUGH * (finest.floor / (ROUNDING * unit) + spread):
+            return False  # it is smooth, or no rougher than rounding may make it
+        if not (steep and 0 < rough / steep < math.inf):
+            return False
+        gentle = math.floor(math.log(rough / steep, RATIO)) - GENTLER
+        possible = math.ceil(math.log(UNITS * unit / first_step(unit), RATIO))
+        lowest = max(gentle, possible)
+        if lowest >= ladder.lowest:
+            return False
+        return _bears_out(contract(ladder.aside(lowest, lowest + 1), probe.cotangent), probe) or gentle < possible
+
+
+class Oscillation:
+    """The function oscillates slightly below the usual steps, and the claim is the slope within an oscillation.
+
+    The lgamma of a negative million has a pole at every integer, and several of them lie within a usual step.
+    """
+
+    reason = Reason.STEP_SIZE
+    kinds = frozenset({Kind.ENTRY})
+
+    def explains(self, comparison: Comparison) -> Obstacle | None:
+        """Return an obstacle if about the shortest steps on which the error could be seen show the claimed slope."""
+        probe, subject, piece = comparison.probe, comparison.subject, comparison.direction
+        gap = comparison.error * probe.least_weight
+        unit = subject.numbers.precision
+        least = max(UNITS * unit / first_step(unit), CLEAR * probe.sums.floor / gap if gap else math.inf)
+        if not least < (probe.ladder.samples[0].t if probe.ladder.samples else 1.0):
+            return None
+        claimed, shortest = probe.predicted(piece), RATIO ** math.ceil(math.log(least, RATIO))
+
+        def distance(t: float) -> float:
+            change = subject.evaluate(piece, t) - subject.evaluate(piece, -t)
+            if not bool(change.any()):  # no change says nothing: differences of like numbers vanish too
+                return math.nan
+            return abs(inner(subject, probe.cotangent, change) / (2 * t) - claimed)
+
+        near = distance(shortest)
+        if not near <= gap / NEARER or not (next_one := distance(RATIO * shortest)) <= gap / NEARER:
+            return None
+        if not distance(1.0) > NEARER * max(near, next_one):  # errors of several outputs may cancel
+            return None
+        return Obstacle(
+            self.reason,
+            "On steps far below the usual ones the slope is what is claimed, and on usual ones it is another, as of a "
+            "function with a slight oscillation.",
+            "Check at a point of a smaller size, or the function without the oscillation.",
+        )
+
+
+def _bears_out(seen: Contraction, probe: Probe) -> bool:
+    """Return True if two steps show the claimed slope, and contradict what all steps together show."""
+    claimed, bar = probe.claim.slope, CAUTION * seen.bar
+    telling = seen.bar <= MEANINGFUL * abs(claimed)
+    return telling and abs(seen.slope - claimed) <= bar < abs(seen.slope - probe.sums.slope) - probe.sums.bar

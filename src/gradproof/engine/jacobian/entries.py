@@ -1,0 +1,76 @@
+"""Wrong entries of a Jacobian as comparisons, to be explained like any other disagreement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import cast
+
+from gradproof.engine.contraction import Claim, Contraction
+from gradproof.engine.estimators.ladder import Ladder
+from gradproof.engine.explanations.comparison import Comparison, Kind
+from gradproof.engine.jacobian.screen import NOISY, Discrepancy, RowBlock
+from gradproof.engine.options import Probing
+from gradproof.engine.probe import Probe
+from gradproof.engine.results import Entry
+from gradproof.engine.subject import Array, Subject
+from gradproof.engine.views import HeldInputs
+
+JUMP = 100.0  # times the largest claimed change: no kink makes as much of a first step
+
+
+@dataclass(slots=True)
+class Entries:
+    """A block of rows of the Jacobian, claimed, and what screening found of its columns.
+
+    `held` are columns that no direction moves: those without a finite claim.
+    """
+
+    block: RowBlock
+    claimed: Array
+    doubts: dict[int, Discrepancy]
+    direction: Array
+    seed: int
+    options: Probing
+    held: list[int] = field(default_factory=list)
+    _additive: Array = None
+
+    def comparison(self, column: int, off: Discrepancy, entry: Entry) -> Comparison:
+        """Return the worst output of one column, claimed beside measured by itself."""
+        row, missing = self.block.worst(off)
+        unit, claimed = self.block.unit(row), self.claimed[row]
+        slope = float(claimed[column] * self.direction[column])
+        noise = float(self.block.noise[row])
+        rounding = noise / NOISY
+        probe = Probe(
+            seed=self.seed,
+            ladder=Ladder(self._steady(), self.direction),
+            cotangent=unit,
+            claimed=claimed,
+            sums=Contraction(slope + missing, noise, rounding, abs(slope + missing)),
+            claim=Claim(slope, 0.0, 0.0, self.block.largest, 0.0),
+        )
+        return Comparison(
+            kind=Kind.ENTRY,
+            probe=probe,
+            options=self.options,
+            coordinate=column,
+            entry=entry,
+            adds_up=self.adds_up(column, off),
+        )
+
+    def adds_up(self, column: int, off: Discrepancy) -> bool:
+        """Return True if a column moves its worst output in company, of its group and of all, as it does alone."""
+        if self._additive is None:
+            self._additive = self.block.additive(self.claimed, self.doubts.values(), self.direction)
+        return self.block.same_in_group(off, self.doubts.get(column, off)) and bool(
+            self._additive[self.block.worst(off)[0]]
+        )
+
+    def _steady(self) -> Subject:
+        """The subject, with columns that jump, and so change what others do, held where they are."""
+        most = JUMP * self.block.largest
+        jumping = [
+            column for column, off in self.doubts.items() if off.alone and not bool((abs(off.bends) <= most).all())
+        ]
+        held = [*self.held, *jumping]
+        return cast(Subject, HeldInputs(self.block.subject, held)) if held else self.block.subject

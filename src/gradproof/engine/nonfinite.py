@@ -1,0 +1,130 @@
+"""A claimed NaN or infinity, beside what the function's values say of the same entry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gradproof.engine.contraction import contract, restricted
+from gradproof.engine.estimators.ladder import Ladder
+from gradproof.engine.estimators.steps import first_step
+from gradproof.engine.jacobian.columns import Columns
+from gradproof.engine.probe import MEANINGFUL, Probe
+from gradproof.engine.results import Entry, Finding, Place
+from gradproof.engine.subject import Array, Frame, Step, Subject
+
+EXPONENTS = (0, 1, -1, -2)  # of the steps that tell a slope from a kink
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenClaim:
+    """A claim that is not finite: of what, where first, in how many entries, and the entry if a finite slope is there.
+
+    `entry` is None where the function has no clear slope either.
+    """
+
+    what: str
+    place: Place
+    count: str
+    entry: Entry | None
+
+    @property
+    def finding(self) -> Finding:
+        """What to say of a claim that is not finite where the function's slope is."""
+        return Finding(
+            kind="non-finite-gradient",
+            message=f"{self.what} is NaN or infinite in {self.count}, where the function has a finite slope.",
+            argument=self.place.path,
+            entries=(self.entry,) if self.entry else (),
+            hint="Look for 0·inf or 0/0 in the derivative, often a where() whose unused branch divides by zero.",
+        )
+
+
+def broken_claim(probe: Probe) -> BrokenClaim:
+    """Describe a probe's claim that is not finite, and measure the slope in its place."""
+    subject, xp = probe.ladder.subject, probe.ladder.subject.arrays
+    weights = probe.ladder.direction if subject.mode == "reverse" else probe.cotangent
+    broken = ~xp.isfinite(probe.claimed * weights)
+    return _of_inputs(probe, broken) if subject.mode == "reverse" else _of_outputs(probe, broken)
+
+
+def _of_inputs(probe: Probe, broken: Array) -> BrokenClaim:
+    """The first entry of a gradient that is not finite."""
+    subject, xp = probe.ladder.subject, probe.ladder.subject.arrays
+    first = int(xp.where(broken)[0][0])
+    place, count = subject.inputs.locate(first), _count(subject.inputs, broken, first)
+    ladder = Ladder(subject, restricted(subject, probe.ladder.direction, first, first + 1))
+    ladder.add(*EXPONENTS)
+    sums, what = contract(ladder, subject.cotangent(probe.seed)), f"The gradient with respect to {place.path}"
+    bent = bool(ladder.bends(ladder.estimates().bar).any())
+    if bent or not bool(xp.isfinite(subject.centre).all()) or not sums.bar <= _widest(subject, ladder):
+        return BrokenClaim(what, place, count, None)
+    step = float(ladder.direction[first])
+    numerical, bar = sums.slope / step, sums.bar / abs(step)
+    return BrokenClaim(what, place, count, _entry(place, float(probe.claimed[first]), numerical, bar))
+
+
+def _of_outputs(probe: Probe, broken: Array) -> BrokenClaim:
+    """The first slope that a pushforward, or a column of a Jacobian, claims not to be finite."""
+    subject, ladder, xp = probe.ladder.subject, probe.ladder, probe.ladder.subject.arrays
+    unclear = broken & ~_have_slopes(ladder)
+    excused = _beside(probe, subject, unclear) if isinstance(subject, Columns) else unclear
+    wrong = xp.where(broken & ~excused)[0]
+    first = int((wrong if wrong.shape[0] else xp.where(unclear if bool(unclear.any()) else broken)[0])[0])
+    place, count, step = subject.outputs.locate(first), _count(subject.outputs, broken, first), 1.0
+    cause, what = place, f"The tangent of {place.path}"
+    if isinstance(subject, Columns):
+        column = subject.column_of(first)
+        step, cause = float(ladder.direction[column].sum()), subject.inputs.locate(column)
+        what = f"The gradient with respect to {cause.path}"
+    if not wrong.shape[0]:
+        return BrokenClaim(what, cause, count, None)
+    estimates = ladder.estimates()
+    claimed, numerical = float(probe.claimed[first]) / step, float(estimates.value[first]) / step
+    entry = _entry(cause, claimed, numerical, float(estimates.bar[first]) / abs(step), output=place)
+    return BrokenClaim(what, cause, count, entry)
+
+
+def _entry(place: Place, claimed: float, numerical: float, bar: float, output: Place | None = None) -> Entry:
+    return Entry(
+        index=place.index,
+        part=place.part,
+        stored=place.stored,
+        claimed=claimed,
+        numerical=numerical,
+        bar=bar,
+        output=output,
+    )
+
+
+def _have_slopes(ladder: Ladder) -> Array:
+    """Which outputs have a clear slope along a direction."""
+    subject, bar = ladder.subject, ladder.estimates().bar
+    clear = subject.arrays.isfinite(subject.centre) & (bar <= _widest(subject, ladder))
+    return clear & ~ladder.bends(bar) if len(ladder.samples) > 2 else clear
+
+
+def _beside(probe: Probe, columns: Columns, unclear: Array) -> Array:
+    """The entries beside one without a slope, where 0·inf makes NaN of others.
+
+    A backward spreads it to all other outputs of the column, a pushforward to all other inputs of the row.
+    """
+    subject = columns.whole
+    if subject.mode == "reverse":
+        return columns.whole_columns(unclear)
+    ladder = Ladder(subject, subject.direction(probe.seed, Step(first_step(subject.numbers.precision))))
+    ladder.add(*EXPONENTS)
+    return unclear | columns.in_rows(~_have_slopes(ladder))
+
+
+def _count(frame: Frame, broken: Array, first: int) -> str:
+    """How many entries are broken of the tensor that the first one belongs to."""
+    count = next(int(broken[low:high].sum()) for low, high in frame.spans if low <= first < high)
+    return f"{count} {'entry' if count == 1 else 'entries'}"
+
+
+def _widest(subject: Subject, ladder: Ladder) -> float:
+    """The widest bar that is small beside the step, or beside the values' own size times the step."""
+    xp = subject.arrays
+    values = xp.where(xp.isfinite(subject.centre), abs(subject.centre), 0.0)
+    step = float(abs(ladder.direction).max())
+    return MEANINGFUL * max(step, step * float(values.max()))
