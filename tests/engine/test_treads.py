@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy_subject import elementwise
 
-from gradproof.engine.explanations.quantisation import ZERO_GRADIENT, has_zero_gradient_of_a_cast, shows_a_cast
+from gradproof.engine.explanations.quantisation import ZERO_GRADIENT, cast_of, has_zero_gradient_of_a_cast
 from gradproof.engine.jacobian.cover import judge_fully
 from gradproof.engine.judging import judge
 from gradproof.engine.options import Probing
@@ -72,8 +72,8 @@ def test_a_gradient_of_zero_of_values_that_stand_still_passes_without_a_note(ask
 
 @pytest.mark.parametrize("name", CASTS)
 def test_a_cast_shows_in_the_values(name):
-    assert shows_a_cast(claimed_to_be(0.0, CASTS[name], 0))
-    assert not shows_a_cast(claimed_to_be(0.0, np.sin, 0))
+    assert cast_of(claimed_to_be(0.0, CASTS[name], 0))
+    assert not cast_of(claimed_to_be(0.0, np.sin, 0))
 
 
 def test_stairs_rise_evenly_to_both_sides_and_a_ramp_to_one():

@@ -16,7 +16,7 @@ from gradproof.engine.explanations.nondeterminism import Nondeterministic
 from gradproof.engine.explanations.nondifferentiable import Jump, Kink, Ties
 from gradproof.engine.explanations.quantisation import QuantisedEntry, QuantisedInputs, QuantisedValues
 from gradproof.engine.explanations.step_size import CoarserSteps, FinerSteps, Oscillation
-from gradproof.engine.results import Obstacle
+from gradproof.engine.results import Obstacle, Reason
 
 EXPLANATIONS: tuple[Explanation, ...] = (
     NoFiniteSlope(),
@@ -49,13 +49,17 @@ def explain(comparison: Comparison) -> Obstacle | None:
 def unexplained(entries: Sequence[Comparison]) -> tuple[list[Comparison], Obstacle | None]:
     """Return the entries, worst first, that nothing explains; and what explains the worst of the others.
 
-    Once an entry is wrong, only those are asked about whose relative error is far less than that of the worst.
+    Entries share a cause: once one is wrong, only those are asked about whose relative error is far less; and once
+    one is constant since it is quantised, so are the others that are constant.
     """
     wrong: list[Comparison] = []
     obstacle = None
     for each in entries:
+        constant = each.entry is not None and not each.entry.numerical
         if wrong and each.share > LESS * wrong[0].share:
             wrong.append(each)
+        elif constant and obstacle is not None and obstacle.reason is Reason.QUANTISED:
+            continue
         elif found := explain(each):
             obstacle = obstacle or found
         else:

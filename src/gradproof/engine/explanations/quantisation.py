@@ -11,7 +11,7 @@ import math
 from gradproof.engine.contraction import contract, inner, predicted
 from gradproof.engine.estimators.differences import TALLEST, precision_shown
 from gradproof.engine.estimators.ladder import SAMPLE, WIDE, Ladder
-from gradproof.engine.estimators.steps import BOTTOM, RATIO, first_step
+from gradproof.engine.estimators.steps import BOTTOM, LONGEST, RATIO, first_step
 from gradproof.engine.explanations.comparison import Comparison, Kind
 from gradproof.engine.explanations.noise import is_rough
 from gradproof.engine.localisation import best_exponent
@@ -60,7 +60,7 @@ class QuantisedEntry:
         """Return an obstacle if the measured slope, or the claimed one, is the zero of a plateau."""
         entry = comparison.entry
         assert entry is not None
-        zero_of_a_plateau = not entry.numerical and _jumps_as_claimed(comparison)
+        zero_of_a_plateau = not entry.numerical and (_is_below_a_quantum(comparison) or _jumps_as_claimed(comparison))
         if zero_of_a_plateau or (not entry.claimed and _is_constant_on_short_steps(comparison)):
             return QUANTISED
         return None
@@ -108,15 +108,16 @@ class QuantisedInputs:
         return max(lows) > min(highs) and off * max(map(abs, slopes)) <= NEAR * width * size
 
 
-def shows_a_cast(subject: Subject) -> bool:
-    """Return True if all values are numbers of a lower precision than their type's."""
+def cast_of(subject: Subject) -> float:
+    """Return the precision of a cast, if all values are numbers of a lower precision than their type's; else zero."""
     every = slice(None, None, max(1, subject.outputs.size // SAMPLE))
-    return precision_shown(subject.arrays, [subject.centre[every]]) > subject.numbers.precision
+    shown = precision_shown(subject.arrays, [subject.centre[every]])
+    return shown if shown > subject.numbers.precision else 0.0
 
 
 def has_zero_gradient_of_a_cast(subject: Subject, direction: Array) -> bool:
     """Return True if values that are cast, and constant along a direction, rise evenly on far longer steps."""
-    if not shows_a_cast(subject):
+    if not cast_of(subject):
         return False
     long = WIDE / first_step(subject.numbers.precision)
     ahead = subject.evaluate(direction, long) - subject.centre
@@ -148,13 +149,22 @@ def _on_longer_plateaus(comparison: Comparison) -> bool:
     return off <= probe.bar and abs(claimed) * ladder.samples[-1].t <= quantum * float(abs(resting) @ centre)
 
 
+def _is_below_a_quantum(comparison: Comparison) -> bool:
+    """Return True if values show a cast, and the claimed change on the longest step is less than a quantum of it."""
+    subject, cotangent = comparison.subject, comparison.probe.cotangent
+    longest = LONGEST / first_step(subject.numbers.precision)
+    xp, values = subject.arrays, abs(cotangent * subject.centre)
+    quantum = cast_of(subject) * float(xp.where(xp.isfinite(values), values, 0.0).sum())
+    return abs(comparison.probe.predicted(comparison.direction)) * longest <= quantum
+
+
 def _jumps_as_claimed(comparison: Comparison) -> bool:
     """Return True if values that are constant along one coordinate change both ways, as claimed, on longer steps."""
     subject, probe, piece = comparison.subject, comparison.probe, comparison.direction
     xp, centre, finest = subject.arrays, subject.centre, probe.ladder.samples[0].t if probe.ladder.samples else 1.0
     constant = (subject.evaluate(piece, finest) == centre) & (subject.evaluate(piece, -finest) == centre)
     if subject.mode != "forward":
-        return bool(constant.all()) and _change_as_claimed(comparison)
+        return bool((constant | (probe.cotangent == 0)).all()) and _change_as_claimed(comparison)
     claims = xp.where(constant, subject.pushforward(piece), 0.0)
     worst = int(xp.argmax(abs(claims)))
     claim, value = float(claims[worst]), abs(float(centre[worst]))
@@ -174,8 +184,9 @@ def _change_as_claimed(comparison: Comparison) -> bool:
     if not 0 < abs(claim) < math.inf:
         return False
     scales = [1 / first_step(subject.numbers.precision)]
-    if subject.outputs.size == 1 and bool(subject.centre[0] != 0):  # then it is known whose plateau it is
-        scales.append(abs(float(probe.cotangent[0] * subject.centre[0]) / claim))
+    contracted = subject.arrays.where(probe.cotangent)[0]
+    if contracted.shape[0] == 1 and bool(subject.centre[contracted[0]] != 0):  # then it is known whose plateau it is
+        scales.append(abs(float((probe.cotangent * subject.centre)[contracted[0]]) / claim))
     for t in (quantum * scale for scale in scales for quantum in QUANTA):
         changes = (subject.evaluate(piece, t) - subject.centre, subject.centre - subject.evaluate(piece, -t))
         up, down = (inner(subject, probe.cotangent, change) / (t * claim) for change in changes)

@@ -15,6 +15,7 @@ from gradproof.engine.results import Entry
 from gradproof.engine.subject import Array, Subject
 from gradproof.engine.views import HeldInputs
 
+SEARCHED = 1 << 10  # rows that are looked through for an output that screening did not find off
 JUMP = 100.0  # times the largest claimed change: no kink makes as much of a first step
 
 
@@ -35,9 +36,10 @@ class Entries:
     _additive: Array = None
 
     def comparison(self, column: int, off: Discrepancy, entry: Entry) -> Comparison:
-        """Return the worst output of one column, claimed beside measured by itself."""
-        row, missing = self.block.worst(off)
+        """Return one entry of a column, claimed beside measured by itself."""
+        row = self._row(off, entry)
         unit, claimed = self.block.unit(row), self.claimed[row]
+        missing = (entry.numerical - entry.claimed) * float(self.direction[column])
         slope = float(claimed[column] * self.direction[column])
         noise = float(self.block.noise[row])
         rounding = noise / NOISY
@@ -57,6 +59,12 @@ class Entries:
             entry=entry,
             adds_up=self.adds_up(column, off),
         )
+
+    def _row(self, off: Discrepancy, entry: Entry) -> int:
+        """The row of the entry's output, or the worst one where the entry is of no single output."""
+        outputs, first = self.block.subject.outputs, self.block.rows.start
+        rows = [*off.rows.tolist(), *range(min(int(self.block.noise.shape[0]), SEARCHED))]
+        return next((row for row in rows if outputs.locate(first + row) == entry.output), self.block.worst(off)[0])
 
     def adds_up(self, column: int, off: Discrepancy) -> bool:
         """Return True if a column moves its worst output in company, of its group and of all, as it does alone."""
