@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
 
-from gradproof.engine.results import Entry, Place, Report
+from gradproof import Entry, Place, Report
 
 STEPS = (1e-3, 1e-4, 1e-5)
 NEARER = 10.0  # a difference agrees with one value and not with another when it is this many times nearer to the first
