@@ -60,7 +60,7 @@ class Evidence:
     probes: list[Probe] = field(default_factory=list)
     asked: int = 0
     notes: list[str] = field(default_factory=list)
-    compared: Callable[[Comparison, int, Entry, Located], Comparison | None] | None = None
+    compared: Callable[[Comparison, int, Entry, Located], Comparison] | None = None
 
     def judgement(self, probes: int) -> Judgement:
         """Probe all inputs together and, where something stands in the way of that, each input by itself."""
@@ -180,15 +180,14 @@ class Evidence:
             obstacle = explain(self._compared(Kind.UNLOCATED, probe))
             return self._blocked(obstacle) if obstacle else self.failed((spread_thinly(probe),))
         entries = [self._entry(disagreement, *pair, located) for pair in located.entries]
-        wrong, obstacle = unexplained([each for each in entries if each is not None])
+        wrong, obstacle = unexplained(entries)
         if not wrong and obstacle is not None:
             return self._blocked(obstacle)
-        explained = {id(each.entry) for each in entries if each is not None} - {id(each.entry) for each in wrong}
-        kept = [(coordinate, entry) for coordinate, entry in located.entries if id(entry) not in explained]
+        kept = [pair for pair, each in zip(located.entries, entries, strict=True) if any(each is other for other in wrong)]
         return self.failed(tuple(entry_findings(self.subject, kept, more=located.more)))
 
-    def _entry(self, disagreement: Comparison, coordinate: int, entry: Entry, located: Located) -> Comparison | None:
-        """One wrong entry as a comparison of its own; None where there is nothing to explain."""
+    def _entry(self, disagreement: Comparison, coordinate: int, entry: Entry, located: Located) -> Comparison:
+        """One wrong entry as a comparison of its own."""
         if self.compared is not None:
             return self.compared(disagreement, coordinate, entry, located)
         adds_up = located.adds_up if disagreement.probe.ladder.whole is None else located.adds_up and None

@@ -161,10 +161,9 @@ class _Coverage:
             held=self.subject.arrays.where(~known.all(0))[0].tolist(),
         )
 
-        def compared(disagreement: Comparison, coordinate: int, entry: Entry, located: Located) -> Comparison | None:
+        def compared(disagreement: Comparison, coordinate: int, entry: Entry, located: Located) -> Comparison:
             column = few[coordinate]
-            off = self._alone(entries.claimed, [column], look.block).get(column)
-            return None if off is None else entries.comparison(column, off, entry)
+            return entries.comparison(column, self._alone(entries.claimed, [column], look.block).get(column), entry)
 
         evidence = Evidence(cast(Subject, columns), self.options, self.seed, compared=compared)
         try:

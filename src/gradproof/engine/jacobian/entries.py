@@ -35,7 +35,7 @@ class Entries:
     held: list[int] = field(default_factory=list)
     _additive: Array = None
 
-    def comparison(self, column: int, off: Discrepancy, entry: Entry) -> Comparison:
+    def comparison(self, column: int, off: Discrepancy | None, entry: Entry) -> Comparison:
         """Return one entry of a column, claimed beside measured by itself."""
         row = self._row(off, entry)
         unit, claimed = self.block.unit(row), self.claimed[row]
@@ -57,14 +57,15 @@ class Entries:
             options=self.options,
             coordinate=column,
             entry=entry,
-            adds_up=self.adds_up(column, off),
+            adds_up=None if off is None else self.adds_up(column, off),
         )
 
-    def _row(self, off: Discrepancy, entry: Entry) -> int:
+    def _row(self, off: Discrepancy | None, entry: Entry) -> int:
         """The row of the entry's output, or the worst one where the entry is of no single output."""
         outputs, first = self.block.subject.outputs, self.block.rows.start
-        rows = [*off.rows.tolist(), *range(min(int(self.block.noise.shape[0]), SEARCHED))]
-        return next((row for row in rows if outputs.locate(first + row) == entry.output), self.block.worst(off)[0])
+        rows = [*(off.rows.tolist() if off else ()), *range(min(int(self.block.noise.shape[0]), SEARCHED))]
+        worst = self.block.worst(off)[0] if off else 0
+        return next((row for row in rows if outputs.locate(first + row) == entry.output), worst)
 
     def adds_up(self, column: int, off: Discrepancy) -> bool:
         """Return True if a column moves its worst output in company, of its group and of all, as it does alone."""
