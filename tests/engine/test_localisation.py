@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from numpy_subject import NumpySubject, elementwise
 
 from gradproof.engine.asking import ask
+from gradproof.engine.bisection import search
 from gradproof.engine.jacobian import judge_fully
 from gradproof.engine.judging import judge
-from gradproof.engine.localisation import SHOWN, localise, search, weighed
+from gradproof.engine.localisation import SHOWN, localise
 from gradproof.engine.results import Verdict
-from gradproof.engine.weighing import Probing
+from gradproof.engine.weighing import Probing, weighed
 
 thoroughly = settings(max_examples=100, deadline=None, derandomize=True)
 SIZES = [10, 100, 1000, 10_000, 100_000]

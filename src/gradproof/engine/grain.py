@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from gradproof.engine.contraction import best_exponent
 from gradproof.engine.ladder import Ladder
-from gradproof.engine.localisation import Located, best_exponent
+from gradproof.engine.localisation import Located
 from gradproof.engine.obstacles import Obstacle
 from gradproof.engine.probe import Probe
 from gradproof.engine.results import Entry

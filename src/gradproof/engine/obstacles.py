@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 
 from gradproof.engine.asking import FEW
+from gradproof.engine.bisection import search
 from gradproof.engine.ladder import ROUNDING, Ladder, first_step
-from gradproof.engine.localisation import search
 from gradproof.engine.nearby import OWN_SIZE, wavers
 from gradproof.engine.probe import MEANINGFUL, Probe, blurred
 from gradproof.engine.results import Place

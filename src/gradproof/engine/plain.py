@@ -18,13 +18,14 @@ from gradproof.engine.grain import LENGTHS, SLIGHT
 from gradproof.engine.judgement import Judgement
 from gradproof.engine.judging import findings_of, whole_of
 from gradproof.engine.ladder import SAMPLE
-from gradproof.engine.localisation import OUTPUTS_SHOWN, SHOWN, Located
+from gradproof.engine.localisation import SHOWN, Located
 from gradproof.engine.measuring import Measured
 from gradproof.engine.nearby import OWN_SIZE, is_debris
 from gradproof.engine.obstacles import kink_at
 from gradproof.engine.results import Entry, Reading, Resolution, TaylorPoint, Verdict
 from gradproof.engine.slopes import RATIO, TALL, precision_shown
 from gradproof.engine.subject import Array
+from gradproof.engine.suspect import OUTPUTS_SHOWN
 from gradproof.engine.weighing import CLAIM_ROUNDING, Probing
 
 AGAIN = LENGTHS[1]  # times the first step: where every column is seen a second time
