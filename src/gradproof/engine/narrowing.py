@@ -20,7 +20,8 @@ from gradproof.engine.subject import Array, Subject
 from gradproof.engine.suspect import Suspect
 from gradproof.engine.weighing import CAUTION, CLAIM_ACCURACY, SPREAD, Probing, claimed, restricted, weighed
 
-EVALUATIONS = 32  # for entries: of the 80 that a failing check may take, what two probes and a diagnosis leave
+EVALUATIONS = 24  # for entries: of the 80 that a failing check may take, what two probes and a diagnosis leave
+ENTRY = 4  # evaluations that tell whether a single coordinate is wrong
 ARGUMENTS_TOO = 64  # and with an entry of every further argument that is wrong
 FEW = 3  # entries at most
 CLEAR = 4.0  # times its noise that the residual of a range of outputs must be
@@ -40,11 +41,9 @@ class Narrowed:
 def narrow(probe: Probe, options: Probing) -> Narrowed:
     """The worst wrong entries behind a probe's disagreement, as many as a few evaluations show."""
     found = _Narrowing(probe)
-    spent = cost = 0
-    while len(found.suspects) < FEW and spent + cost <= EVALUATIONS and found.is_left():
+    while len(found.suspects) < FEW and found.evaluations + found.price() <= EVALUATIONS and found.is_left():
         if not found.find_another():
             break
-        spent, cost = found.evaluations, found.evaluations - spent
     if found.is_left():
         found.find_in_other_arguments()
     more = found.is_left()
@@ -72,23 +71,35 @@ class _Narrowing:
         self.bars = xp.where(probe.cotangent == 0, 0.0, abs(probe.cotangent) * estimates.bar)
         self.whole = self.rest = probe.claim.slope - probe.sums.slope
         self.suspects: list[Suspect] = []
-        self.evaluations = 0
+        self.evaluations = self._first = 0
         self._siblings: list[_Range] = []
+        self._neighbours: list[tuple[int, _Range]] = []
 
     def is_left(self) -> bool:
         """Whether the suspects do not make up the whole: of a function that has a derivative their errors add up."""
         slack = sum(suspect.bar * abs(suspect.step) for suspect in self.suspects) + self.probe.bar
         return abs(self.rest) > slack + ADDITIVE * max(abs(self.whole - self.rest), abs(self.whole))
 
+    @property
+    def _throughout(self) -> bool:
+        """Whether the first suspect makes up so little of the whole that its neighbours are as good as any other."""
+        return bool(self.suspects) and abs(self.suspects[0].error) < SHARE * abs(self.whole)
+
+    def price(self) -> int:
+        """The evaluations that another suspect will take, as far as the first one tells."""
+        return ENTRY if self._throughout and self._neighbours else self._first
+
     def find_another(self) -> bool:
         """Narrow the rest down to outputs and then to one coordinate; whether that is wrong."""
-        spread = bool(self.suspects) and abs(self.suspects[0].error) < SHARE * abs(self.whole)
-        if not (spread and self._siblings):
+        if self._throughout and self._neighbours:
+            return self._is_wrong(*self._neighbours.pop())
+        if not (self._throughout and self._siblings):
             self._siblings = [_Range(0, self.subject.outputs.size, self.rest)]
         outputs = self._narrowed(self._siblings.pop())
         for two_sided in (False, True):
             coordinate, telling = self._coordinate(outputs, two_sided)
             if coordinate is not None and self._is_wrong(coordinate, outputs):
+                self._first = self._first or self.evaluations
                 return True
             if telling:
                 break
@@ -97,7 +108,7 @@ class _Narrowing:
     def _is_wrong(self, coordinate: int, outputs: _Range | None) -> bool:
         """Whether a coordinate is wrong by itself; then it is one of the suspects, and explained."""
         suspect = Suspect(self.probe, coordinate, self.exponent)
-        self.evaluations += 4
+        self.evaluations += ENTRY
         if not suspect.excess > 0:
             return False
         if outputs is not None and outputs.high - outputs.low == 1:
@@ -153,6 +164,8 @@ class _Narrowing:
 
         outcome = search(line.size, line.spans, residual, threshold=contraction.noise, whole=outputs.error, most=1)
         self.evaluations += contraction.evaluations
+        alone = [low for low, high in outcome.left if high - low == 1]
+        self._neighbours = [(line.coordinate(place), outputs) for place in alone]
         return (line.coordinate(outcome.found[0]) if outcome.found else None), not contraction.one_sided
 
     def find_in_other_arguments(self) -> None:

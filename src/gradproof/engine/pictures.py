@@ -18,7 +18,7 @@ from gradproof.engine.weighing import CLAIM_ACCURACY, CLAIM_ROUNDING, SPREAD, Pr
 
 BLOCKS = 16  # of inputs and of outputs, for a gradient that was probed
 FULL_BLOCKS = 64  # and for one of which every entry was looked at, which costs more calls than that in any case
-WORK = 1 << 25  # numbers that may be computed for a map; a larger function gets fewer blocks
+WORK = 1 << 23  # numbers that may be computed for a map: 16 blocks up to 65,536 inputs and outputs, none above 262,144
 UNDERFLOW = 1e-145  # a root of a sum of squares below this has lost its terms
 FEWEST = 4  # blocks that make a map worth its calls
 TRIFLE = 1 << 14  # outputs of a plain check, up to which its remainders cost next to nothing

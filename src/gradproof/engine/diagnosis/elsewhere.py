@@ -16,6 +16,7 @@ from gradproof.engine.weighing import if_meant
 CHANGED = 1e-6  # relative: an answer that differs by more from what it was has changed
 DIRECTIONS = 2
 PLACES = 14
+FEW_PLACES = 2  # of a large function
 NEAR = 0.15  # relative: the largest error of an approximation in any entry that counts
 COUNTS = 0.02  # of the largest entry
 MOST = 0.6  # of those entries must be off for the error to be everywhere
@@ -57,7 +58,7 @@ def moved(case: Case) -> Iterator[Diagnosis]:
     if not case.reverse:
         return
     xp, bench, part = case.xp, case.bench, case.answered
-    drawn = [bench.direction(20 + k) for k in range(DIRECTIONS)]
+    drawn = [bench.direction(20 + k) for k in range(1 if bench.large else DIRECTIONS)]
     directions = xp.zeros_like(xp.stack(drawn))
     directions[:, part.start : part.stop] = xp.stack([part.of(each) for each in drawn])
     here = bench.rough_slopes(directions)
@@ -66,7 +67,7 @@ def moved(case: Case) -> Iterator[Diagnosis]:
     whole = size_of(xp, errors)
     if not 0 < whole < math.inf:
         return
-    for text, place in _places(case)[:PLACES]:
+    for text, place in _places(case)[: FEW_PLACES if bench.large else PLACES]:
         there = bench.rough_slopes(directions, place)
         left = size_of(xp, [claim - there @ question for claim, question in zip(claimed, case.questions, strict=True)])
         fit = max(0.0, 1 - left / whole) if math.isfinite(left) else 0.0
