@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 
-from gradproof.engine.ladder import ROUNDING, SAMPLE, slices
+from gradproof.engine.ladder import ROUNDING, SAMPLE, first_step, slices
 from gradproof.engine.probe import Probe
-from gradproof.engine.slopes import Rung
+from gradproof.engine.slopes import RATIO, Rung
 from gradproof.engine.subject import Array, Subject
 from gradproof.engine.weighing import SPREAD, combine, weighed
 
-FINEST = 5  # rungs among which the one for one-sided differences is chosen: curvature counts least on the finest
 SAFE = 16.0  # times curvature and rounding that an error must be for one side to do
+SLIP = 1e-3  # of a step at the most: so much of it may be lost in the rounding of the point
 
 
 class Contraction:
@@ -28,12 +28,14 @@ class Contraction:
     def __init__(self, probe: Probe, outputs: slice, *, error: float, two_sided: bool = False) -> None:
         self._subject, self._outputs = probe.ladder.subject, outputs
         self._weights, self._centre = probe.cotangent[outputs], probe.ladder.subject.centre[outputs]
-        self.t, self.noise = min(map(self._one_sided, probe.ladder.rungs[:FINEST]), key=lambda pair: pair[1])
+        self.t, self.noise = self._best_step(probe.ladder.rungs[0])
         self.one_sided = not two_sided and SAFE * self.noise < abs(error)
         if not self.one_sided:
-            self.t = 4.0 ** best_exponent(probe)
-            rung = next(rung for rung in probe.ladder.rungs if rung.t == self.t)
-            self.noise = probe.bar + abs(self._between(rung.plus, rung.minus) / (2 * self.t) - probe.sums.slope)
+            self.t = RATIO ** best_exponent(probe)
+            self.noise = probe.bar
+            if self._weights.shape[0] == probe.cotangent.shape[0]:
+                rung = next(rung for rung in probe.ladder.rungs if rung.t == self.t)
+                self.noise += abs(self._between(rung.plus, rung.minus) / (2 * self.t) - probe.sums.slope)
         self.evaluations = 0
 
     def slope(self, piece: Array) -> float:
@@ -45,12 +47,6 @@ class Contraction:
         self.evaluations += 1
         return self._between(ahead, self._subject.evaluate(piece, -self.t)) / (2 * self.t)
 
-    def along(self, rung: Rung) -> float:
-        """The same along the whole direction, from values on a rung of the probe's ladder."""
-        if self.one_sided:
-            return self._between(rung.plus, self._subject.centre) / self.t
-        return self._between(rung.plus, rung.minus) / (2 * self.t)
-
     def _between(self, after: Array, before: Array) -> float:
         """⟨u, after − before⟩, leaving out what has no weight, finite or not."""
         total = 0.0
@@ -61,22 +57,27 @@ class Contraction:
             return total
         return weighed(self._subject, self._weights, after[self._outputs] - before[self._outputs])
 
-    def _one_sided(self, rung: Rung) -> tuple[float, float]:
-        """A rung's step, and how far curvature and rounding may set a one-sided slope off on it.
+    def _best_step(self, rung: Rung) -> tuple[float, float]:
+        """The step on which curvature and rounding set a one-sided slope off by the least, and by how much.
 
-        Both are the roots of sums of squares over the outputs: under random weights parts of the sums may be larger
-        than the whole.
+        Curvature grows with the step as the finest rung shows it, rounding falls with it. Both are roots of sums of
+        squares over the outputs: under random weights parts of the sums may be larger than the whole.
         """
-        rounding = ROUNDING * self._subject.precision
-        square = 0.0
+        curved = rounded = 0.0
         for where in slices(0, self._weights.shape[0]):
-            ahead, behind = (side[self._outputs][where] for side in (rung.plus, rung.minus))
-            centre = self._centre[where]
-            off = abs(ahead + behind - 2 * centre) / 2 + rounding * abs(centre)
-            off *= self._weights[where]
-            part = float(off @ off)
-            square += part if math.isfinite(part) else math.inf
-        return rung.t, SPREAD * math.sqrt(square) / rung.t
+            u, centre = self._weights[where], self._centre[where]
+            bend = (rung.plus[self._outputs][where] + rung.minus[self._outputs][where] - 2 * centre) * u
+            grain = centre * u
+            curved, rounded = curved + float(bend @ bend), rounded + float(grain @ grain)
+        unit = self._subject.precision
+        curvature = math.sqrt(curved) / (2 * rung.t**2)
+        rounding = ROUNDING * unit * math.sqrt(rounded) + self._subject.tiny
+        if not math.isfinite(curvature + rounding):
+            return rung.t, math.inf
+        least = 4 * unit / first_step(unit) / SLIP
+        balanced = math.sqrt(rounding / curvature) if curvature else rung.t
+        t = max(least, min(balanced, rung.t))
+        return t, SPREAD * (curvature * t + rounding / t)
 
 
 def best_exponent(probe: Probe) -> int:
@@ -91,7 +92,7 @@ def best_exponent(probe: Probe) -> int:
         sums = combine(ladder.between(k), cotangent)
         bars.append(sums.bar + abs(sums.slope - slope))
     best = min(range(len(bars)), key=lambda k: bars[k] if math.isfinite(bars[k]) else math.inf)
-    return round(math.log(ladder.rungs[best].t, 4))
+    return round(math.log(ladder.rungs[best].t, RATIO))
 
 
 class Piece:

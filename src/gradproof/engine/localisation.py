@@ -86,13 +86,12 @@ def _found(probe: Probe, most: int, two_sided: bool) -> tuple[Search, bool]:
         slope = contraction.slope(part)
         return probe.predicted(part) - slope if math.isfinite(slope) else 0.0
 
-    rung = next(rung for rung in probe.ladder.rungs if rung.t == contraction.t)
     outcome = search(
         subject.inputs.size,
         subject.inputs.spans,
         residual,
         threshold=contraction.noise,
-        whole=probe.claim.slope - contraction.along(rung),
+        whole=probe.claim.slope - probe.sums.slope,
         most=most,
     )
     found = outcome.found + _elsewhere(outcome, subject.inputs.spans, residual, contraction.noise)

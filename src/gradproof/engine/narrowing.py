@@ -20,9 +20,9 @@ from gradproof.engine.subject import Array, Subject
 from gradproof.engine.suspect import Suspect
 from gradproof.engine.weighing import CAUTION, CLAIM_ACCURACY, SPREAD, Probing, claimed, restricted, weighed
 
-EVALUATIONS = 24  # for entries: of the 80 that a failing check may take, what two probes and a diagnosis leave
+THROUGHOUT = 24  # evaluations for entries of a gradient that is wrong throughout: an example or two will do
+SCATTERED = 64  # and where errors are few, or in several arguments, each of which is to be named
 ENTRY = 4  # evaluations that tell whether a single coordinate is wrong
-ARGUMENTS_TOO = 64  # and with an entry of every further argument that is wrong
 FEW = 3  # entries at most
 CLEAR = 4.0  # times its noise that the residual of a range of outputs must be
 SHARE = 0.1  # of the whole: if the first entry makes up less, the gradient is wrong throughout, and its neighbours do
@@ -41,7 +41,7 @@ class Narrowed:
 def narrow(probe: Probe, options: Probing) -> Narrowed:
     """The worst wrong entries behind a probe's disagreement, as many as a few evaluations show."""
     found = _Narrowing(probe)
-    while len(found.suspects) < FEW and found.evaluations + found.price() <= EVALUATIONS and found.is_left():
+    while len(found.suspects) < FEW and found.can_afford_another() and found.is_left():
         if not found.find_another():
             break
     if found.is_left():
@@ -85,9 +85,11 @@ class _Narrowing:
         """Whether the first suspect makes up so little of the whole that its neighbours are as good as any other."""
         return bool(self.suspects) and abs(self.suspects[0].error) < SHARE * abs(self.whole)
 
-    def price(self) -> int:
-        """The evaluations that another suspect will take, as far as the first one tells."""
-        return ENTRY if self._throughout and self._neighbours else self._first
+    def can_afford_another(self) -> bool:
+        """Whether another suspect fits into the budget, as far as the first one tells."""
+        if not self._throughout:
+            return self.evaluations + self._first <= SCATTERED
+        return self.evaluations + (ENTRY if self._neighbours else self._first) <= THROUGHOUT
 
     def find_another(self) -> bool:
         """Narrow the rest down to outputs and then to one coordinate; whether that is wrong."""
@@ -185,7 +187,7 @@ class _Narrowing:
 
         for start, stop in others:
             whole = residual(start, stop)
-            if not abs(whole) > contraction.noise or self.evaluations + contraction.evaluations > ARGUMENTS_TOO:
+            if not abs(whole) > contraction.noise or self.evaluations + contraction.evaluations > SCATTERED:
                 continue
             terms = {"threshold": contraction.noise, "whole": whole}
             outcome = search(stop - start, [(0, stop - start)], partial(_from, start, residual), most=1, **terms)
@@ -203,8 +205,7 @@ class _Narrowing:
         whole = self.probe.ladder.direction
         sides = subject.direction(self.probe.seed + 1, step, options.step is not None)
         half = subject.arrays.where(sides > 0, whole, 0.0)
-        rung = next(rung for rung in self.probe.ladder.rungs if rung.t == contraction.t)
-        missing = contraction.slope(half) + contraction.slope(whole - half) - contraction.along(rung)
+        missing = contraction.slope(half) + contraction.slope(whole - half) - self.probe.sums.slope
         return abs(missing) <= ADDITIVE * abs(self.whole) + CLEAR * contraction.noise
 
 

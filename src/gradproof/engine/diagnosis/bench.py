@@ -15,7 +15,7 @@ from gradproof.engine.measuring import Measured, slopes_along
 from gradproof.engine.subject import Array, Subject
 
 LARGE = 1 << 17  # inputs or outputs, from which on evaluations are few
-BUDGET = 20  # evaluations that a diagnosis may take then: a quarter of what a failing check may take
+BUDGET = 24  # evaluations at most that a diagnosis may take then; 13 if a whole answer is off by a common mistake
 UNEVEN = 1e-3  # of the difference between the slopes on the two sides, granted to a slope from two evaluations
 FAR = 0.37  # of the point's scale: a place whose value and derivative are other ones
 

@@ -24,6 +24,8 @@ COLUMNS = 96  # inputs up to which every one is measured
 HELD = 1 << 22  # numbers held at once for that
 TELLING = 10.0  # bars that a disagreement must have to be looked into
 CAUTION = 3.0  # bars that are forgiven
+SURE = 0.995  # a fit below this, of the few numbers of a sample, may be an accident
+INEXACT = 0.9  # and counts for this much of it, which is too little
 HOPELESS = 0.5  # a fit for the first question, below which the others are not asked of a large function
 VAST = 1 << 23  # coordinates beyond which nothing is looked into
 
@@ -214,7 +216,8 @@ class Case:
             return 0.0
         if keep is not None and base < 0.5 * self.disagreement:
             return 0.0
-        return max(0.0, 1.0 - explained / base)
+        found = max(0.0, 1.0 - explained / base)
+        return found if self.sample is None or found > SURE else INEXACT * found
 
     def fit_asked(self, change: Callable[[Array], Array], part: Part) -> float:
         """How well the right answers to questions that are changed in one tensor explain the claims."""
@@ -222,7 +225,10 @@ class Case:
         for question, claim in zip(self.questions, self.claimed, strict=True):
             vector = question * 1.0
             vector[part.start : part.stop] = change(part.of(question))
-            residuals.append(claim - self.right(vector).value)
+            right = self.right(vector).value
+            if self.sample is not None and not bool(right.any()):
+                return 0.0  # what the change leaves lies outside the sample
+            residuals.append(claim - right)
             if self._is_hopeless(residuals):
                 break
         return self.fit(residuals)
