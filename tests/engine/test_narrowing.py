@@ -6,7 +6,8 @@ from numpy_subject import NumpySubject, elementwise
 
 from gradproof.engine.asking import ask
 from gradproof.engine.judging import judge
-from gradproof.engine.localisation import LARGE, localise
+from gradproof.engine.localisation import localise
+from gradproof.engine.measuring import LARGE
 from gradproof.engine.results import Verdict
 from gradproof.engine.subject import Pushed
 from gradproof.engine.weighing import Probing

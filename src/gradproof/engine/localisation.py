@@ -14,6 +14,7 @@ from functools import partial
 
 from gradproof.engine.bisection import Search, search
 from gradproof.engine.contraction import Contraction, Piece, best_exponent
+from gradproof.engine.measuring import LARGE
 from gradproof.engine.narrowing import ADDITIVE, Narrowed, narrow
 from gradproof.engine.probe import Probe
 from gradproof.engine.results import Entry
@@ -22,7 +23,6 @@ from gradproof.engine.weighing import Probing
 
 SHOWN = 10  # entries at most, and one of every further argument
 ARGUMENTS = 10  # further ones at most
-LARGE = 1 << 17  # inputs beyond which evaluations are what a failing check takes its time for, and are few
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,8 @@ from gradproof.engine.ladder import ROUNDING, first_step
 from gradproof.engine.slopes import RATIO, Noise, Rung, best_slopes
 from gradproof.engine.subject import Array, Subject
 
+LARGE = 1 << 17  # inputs or outputs beyond which an evaluation takes a millisecond or more, and a failing check has few
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:

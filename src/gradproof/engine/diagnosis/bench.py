@@ -11,11 +11,10 @@ from typing import Any
 
 from gradproof.engine.diagnosis.parts import Part, parts_of
 from gradproof.engine.ladder import ROUNDING, first_step
-from gradproof.engine.measuring import Measured, slopes_along
+from gradproof.engine.measuring import LARGE, Measured, slopes_along
 from gradproof.engine.subject import Array, Subject
 
-LARGE = 1 << 17  # inputs or outputs, from which on evaluations are few
-BUDGET = 24  # evaluations at most that a diagnosis may take then; 13 if a whole answer is off by a common mistake
+BUDGET = 24  # evaluations of a diagnosis of a large function at most; 13 where one mistake explains a whole answer
 UNEVEN = 1e-3  # of the difference between the slopes on the two sides, granted to a slope from two evaluations
 FAR = 0.37  # of the point's scale: a place whose value and derivative are other ones
 
