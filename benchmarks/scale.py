@@ -19,8 +19,8 @@ import gradproof
 from benchmarks.shapes import BUILDERS, Function
 
 
-def planted(function: Function, victim: int, factor: float) -> Function:
-    """The same function, with one entry of its gradient scaled."""
+def planted(function: Function, victim: int | slice, factor: float) -> Function:
+    """The same function, with one entry of its gradient scaled, or a slice of them."""
 
     class Planted(torch.autograd.Function):
         @staticmethod

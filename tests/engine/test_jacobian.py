@@ -8,7 +8,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from numpy_subject import NumpySubject, hashed
 
-from gradproof.engine.jacobian import columns
+from gradproof.engine.diagnosis.samples import columns
 from gradproof.engine.jacobian import cover as jacobian
 from gradproof.engine.jacobian.cover import judge_fully
 from gradproof.engine.options import Probing

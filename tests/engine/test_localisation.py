@@ -12,7 +12,8 @@ from numpy_subject import NumpySubject, elementwise
 from gradproof.engine.contraction import inner
 from gradproof.engine.jacobian.cover import judge_fully
 from gradproof.engine.judging import judge
-from gradproof.engine.localisation import SHOWN, localise, search
+from gradproof.engine.localisation.bisection import search
+from gradproof.engine.localisation.locate import SHOWN, localise
 from gradproof.engine.options import Probing
 from gradproof.engine.probing import ask
 from gradproof.engine.results import Verdict
@@ -115,7 +116,7 @@ def test_of_a_gradient_that_is_wrong_throughout_ten_entries_are_shown(make, size
 
     assert len(indices(judgement)) == SHOWN == 10
     assert len(set(indices(judgement))) == 10
-    assert "at least 10 entries" in judgement.message
+    assert "at least 10 entries" in judgement.reason
 
 
 def test_errors_of_either_sign_that_nearly_cancel_are_both_found():

@@ -11,7 +11,7 @@ from gradproof.engine.explanations.comparison import Comparison, Kind
 from gradproof.engine.explanations.domain import all_undefined, undefined_beside
 from gradproof.engine.explanations.quantisation import ZERO_GRADIENT, has_zero_gradient_of_a_cast
 from gradproof.engine.findings import entry_findings, raised, spread_thinly
-from gradproof.engine.localisation import Located, localise
+from gradproof.engine.localisation.locate import Located, localise
 from gradproof.engine.nonfinite import broken_claim
 from gradproof.engine.options import Probing
 from gradproof.engine.pictures import remainders
@@ -183,7 +183,9 @@ class Evidence:
         wrong, obstacle = unexplained(entries)
         if not wrong and obstacle is not None:
             return self._blocked(obstacle)
-        kept = [pair for pair, each in zip(located.entries, entries, strict=True) if any(each is other for other in wrong)]
+        kept = [
+            pair for pair, each in zip(located.entries, entries, strict=True) if any(each is other for other in wrong)
+        ]
         return self.failed(tuple(entry_findings(self.subject, kept, more=located.more)))
 
     def _entry(self, disagreement: Comparison, coordinate: int, entry: Entry, located: Located) -> Comparison:

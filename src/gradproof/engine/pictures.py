@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 
 from gradproof.engine.contraction import CLAIM_ACCURACY, CLAIM_ROUNDING, SPREAD, inner, restricted
-from gradproof.engine.estimators.directional import Measured, slopes_along
+from gradproof.engine.estimators.directional import LARGE, Measured, slopes_along
 from gradproof.engine.estimators.ladder import Ladder
 from gradproof.engine.options import Probing
 from gradproof.engine.probe import Probe, rounding_floor
@@ -19,7 +19,7 @@ from gradproof.engine.subject import Array, DerivativeError, Frame, Subject
 
 BLOCKS = 16  # of inputs and of outputs, for a gradient that was probed
 FULL_BLOCKS = 64  # and for one of which every entry was looked at, which costs more calls than that in any case
-WORK = 1 << 25  # numbers that may be computed for a map; a larger function gets fewer blocks
+WORK = 1 << 23  # numbers that may be computed for a map: 16 blocks up to 65,536 inputs and outputs, 8 for twice as many
 UNDERFLOW = 1e-145  # a root of a sum of squares below this has lost its terms
 FEWEST = 4  # blocks that make a map worth its calls
 TRIFLE = 1 << 14  # outputs of a plain check, up to which its remainders cost next to nothing
@@ -57,8 +57,10 @@ def heat_map(
 ) -> tuple[HeatMap, ...]:
     """The Jacobian's error along a direction, in blocks; nothing where no block by itself lies outside its bar.
 
-    Where the Jacobian was `measured` it is not measured again.
+    Where the Jacobian was `measured` it is not measured again. A large function has no map.
     """
+    if max(subject.inputs.size, subject.outputs.size) > LARGE:
+        return ()
     blocks = min(blocks, WORK // (4 * (subject.inputs.size + subject.outputs.size)))
     if blocks < FEWEST:
         return ()

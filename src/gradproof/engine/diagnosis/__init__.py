@@ -7,10 +7,11 @@ were this one, and that is held against slopes along fresh random directions. No
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 from gradproof.engine.diagnosis import arrangement, elsewhere, incoming, regions, scale, sums, terms
-from gradproof.engine.diagnosis.bench import Bench, size_of
+from gradproof.engine.diagnosis.bench import Bench, OutOfBudgetError, size_of
 from gradproof.engine.diagnosis.block import Block, block_of
 from gradproof.engine.diagnosis.case import VAST, Case
 from gradproof.engine.diagnosis.parts import Part
@@ -37,7 +38,7 @@ WHOLE: tuple[Callable[[Case], Iterator[Diagnosis]], ...] = (
     sums.doubled_sum,
     incoming.reduced,
     regions.unmasked,
-    arrangement.adjoint,
+    arrangement.adjoint,  # the last, since it takes evaluations: of a large function it is asked if nothing else fits
 )
 BY_TERMS: tuple[Callable[[Case], Iterator[Diagnosis]], ...] = (  # which would also describe much of the above
     terms.residual,
@@ -54,44 +55,58 @@ ENTRYWISE: tuple[Callable[[Case, Block], Iterator[Diagnosis]], ...] = (
 )
 
 
+OF_A_SAMPLE: tuple[Callable[[Case, Block], Iterator[Diagnosis]], ...] = (regions.mask_forgotten,)
+
+
 def diagnosed(subject: Subject, judgement: Judgement, seed: int) -> Judgement:
     """The judgement, with what its wrong gradients look like."""
-    wrong = [finding for finding in judgement.findings if finding.kind == "wrong-gradient"][:FINDINGS]
+    wrong = [finding for finding in judgement.findings if finding.kind == "wrong-gradient"]
     if not wrong or max(subject.inputs.size, subject.outputs.size) > VAST:
         return judgement
     bench = Bench(subject, seed, judgement.measured)
+    wrong = wrong[: 1 if bench.large else FINDINGS]
     try:
         findings = tuple(
             replace(finding, diagnoses=diagnoses(bench, finding)) if finding in wrong else finding
             for finding in judgement.findings
         )
-    except DerivativeError:  # an odd question is no reason to lose the findings
+    except (DerivativeError, OutOfBudgetError):  # an odd question is no reason to lose the findings
         return judgement
     return replace(judgement, findings=findings)
 
 
 def diagnoses(bench: Bench, finding: Finding) -> tuple[Diagnosis, ...]:
     """What one finding looks like, the likeliest first; nothing where nothing fits."""
-    found = _candidates(bench, finding)
+    case = _case(bench, finding)
+    found = () if case is None else _candidates(case)
+    if case is not None and case.sample is not None:
+        told = f" (as far as {case.sample.shape[0]} entries tell)."
+        found = tuple(replace(one, message=one.message.removesuffix(".") + told) for one in found)
     return found if bench.reverse else tuple(map(_of_tangents, found))
 
 
-def _candidates(bench: Bench, finding: Finding) -> tuple[Diagnosis, ...]:
-    case = _case(bench, finding)
-    if case is None or not case.telling:
+def _candidates(case: Case) -> tuple[Diagnosis, ...]:
+    if not case.telling or case.isolated:
         return ()
     found = _ranked(elsewhere.unsteady(case))
-    for families in (WHOLE, BY_TERMS):
-        found = found or _ranked(one for family in families for one in family(case))
+    for families in (WHOLE[:-1], WHOLE[-1:], BY_TERMS) if case.bench.large else (WHOLE, BY_TERMS):
+        found = found or _ranked(one for family in families for one in _affordable(family(case)))
     if found:
         return found
     block = block_of(case)
     if block is not None:
-        found = _ranked(one for family in ENTRYWISE for one in family(case, block))
-    found = found or _ranked(elsewhere.moved(case))
+        entrywise = ENTRYWISE if case.sample is None else OF_A_SAMPLE
+        found = _ranked(one for family in entrywise for one in family(case, block))
+    found = found or _ranked(_affordable(elsewhere.moved(case)))
     if not found and block is not None:
         found = tuple(elsewhere.approximate(case, block))
     return found
+
+
+def _affordable(candidates: Iterator[Diagnosis]) -> Iterator[Diagnosis]:
+    """The candidates of a family, for as long as the evaluations that they take are left."""
+    with suppress(OutOfBudgetError):
+        yield from candidates
 
 
 def _of_tangents(diagnosis: Diagnosis) -> Diagnosis:

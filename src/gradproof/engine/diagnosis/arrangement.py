@@ -22,19 +22,18 @@ def transposed(case: Case) -> Iterator[Diagnosis]:
         yield Diagnosis(
             name="transposed",
             message=f"{case.subject_line} is right with its dimensions {pair[0]} and {pair[1]} exchanged.",
-            fit=case.fit_right([part.swapped(case.xp, claim, pair=pair) for claim in case.claims]),
+            fit=case.fit_changed(partial(part.swapped, case.xp, pair=pair)),
             hint=hint,
         )
     if asked is None:
         return
     for pair in asked.swaps():
-        questions = case.asked_with(partial(asked.swapped, case.xp, pair=pair), asked)
         given = "an incoming gradient" if case.reverse else "a tangent"
         yield Diagnosis(
             name="transposed",
             message=f"{case.subject_line} is that of {given} with dimensions {pair[0]} and {pair[1]} of {asked.path} "
             "exchanged.",
-            fit=case.fit_claims([case.right(question).value for question in questions]),
+            fit=case.fit_asked(partial(asked.swapped, case.xp, pair=pair), asked),
             hint="Look for a transpose that is missing or one too many, and for a sum over the wrong dimension.",
         )
 
@@ -47,8 +46,9 @@ def adjoint(case: Case) -> Iterator[Diagnosis]:
     if asked.is_complex != case.answered.is_complex:
         return
     step = float(abs(case.answered.of(case.bench.direction(0))).max()) or case.bench.step
-    directions = case.xp.zeros_like(case.xp.stack([case.bench.subject.point] * len(case.questions)))
-    asking = case.xp.stack([asked.of(question) for question in case.questions])
+    questions = case.questions[:1] if case.bench.large else case.questions
+    directions = case.xp.zeros_like(case.xp.stack([case.bench.subject.point] * len(questions)))
+    asking = case.xp.stack([asked.of(question) for question in questions])
     directions[:, case.answered.start : case.answered.stop] = step * asking
     pushed = list(asked.of(case.bench.rough_slopes(directions)) / step)
     variants = [("", pushed)]
@@ -62,7 +62,7 @@ def adjoint(case: Case) -> Iterator[Diagnosis]:
             name="transposed",
             message=f"{case.subject_line} is the Jacobian times the incoming gradient{also}, where it should be "
             "the transposed Jacobian times it.",
-            fit=case.fit_claims([case.seen(row) for row in rows]),
+            fit=case.fit([claim - case.seen(row) for claim, row in zip(case.claimed, rows, strict=False)]),
             hint="A matrix in the backward is not transposed: y = A x needs Aᵀ (for complex A its conjugate too).",
         )
 
@@ -147,7 +147,7 @@ def shifted(case: Case) -> Iterator[Diagnosis]:
     for axis in (axis for axis in asked.axes if axis.length >= LONG):
         for offset in (1, -1):
             fit = max(
-                case.fit_claims([case.right(question).value for question in case.asked_with(change, asked)])
+                case.fit_asked(change, asked)
                 for change in (
                     partial(axis.shifted, case.xp, offset=offset),
                     partial(axis.rolled, case.xp, offset=offset),
@@ -159,6 +159,10 @@ def shifted(case: Case) -> Iterator[Diagnosis]:
 def _shift_of_answer(case: Case, axis: Axis, offset: int) -> float:
     """How well a shift explains the claims, but for the entries that came from beyond the end."""
     xp = case.xp
+    if case.sample is not None:
+        last = axis.length - 1 if offset > 0 else 0  # which fell off the end
+        kept = case.sample // axis.below % axis.length != last
+        return case.fit_changed(partial(axis.shifted, xp, offset=-offset), 1.0 * kept)
     index = axis.indices(xp, case.answered.size, case.claims[0])
     inner = (index > 0 if offset > 0 else index < axis.length - 1) * 1.0
     explained, count = case.through(

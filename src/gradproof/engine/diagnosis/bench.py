@@ -10,11 +10,18 @@ import math
 from typing import Any
 
 from gradproof.engine.diagnosis.parts import Part, parts_of
-from gradproof.engine.estimators.directional import Measured, slopes_along
+from gradproof.engine.estimators.differences import ROUNDING
+from gradproof.engine.estimators.directional import LARGE, Measured, slopes_along
 from gradproof.engine.estimators.steps import first_step
 from gradproof.engine.subject import Array, Step, Subject
 
+BUDGET = 24  # evaluations of a diagnosis of a large function at most; 13 where one mistake explains a whole answer
+UNEVEN = 1e-3  # of the difference between the slopes on the two sides, granted to a slope from two evaluations
 FAR = 0.37  # of the point's scale: a place whose value and derivative are other ones
+
+
+class OutOfBudgetError(Exception):
+    """A question that would take more evaluations than are left."""
 
 
 class Bench:
@@ -27,6 +34,8 @@ class Bench:
         self.reverse = subject.mode == "reverse"
         self.inputs, self.outputs = parts_of(subject.inputs), parts_of(subject.outputs)
         self.step = first_step(subject.numbers.precision)
+        self.large = max(subject.inputs.size, subject.outputs.size) > LARGE
+        self._left = float(BUDGET) if self.large else math.inf
 
     def question(self, number: int) -> Array:
         """A random question."""
@@ -43,12 +52,23 @@ class Bench:
 
     def slopes(self, directions: Array) -> tuple[Array, Array]:
         """The slopes of all outputs along each of some directions, and their bars."""
+        self._spend(4 * len(directions))
         return slopes_along(self.subject, directions, self._measured)
+
+    def quick_slopes(self, direction: Array) -> tuple[Array, Array]:
+        """The slopes of all outputs along one direction from two evaluations, with bars from how their sides differ."""
+        self._spend(2)
+        ahead, behind = self.subject.evaluate(direction, 1.0), self.subject.evaluate(direction, -1.0)
+        centre = self.subject.centre
+        bars = abs(ahead + behind - 2 * centre) * (UNEVEN / 2)
+        bars += (2 * ROUNDING * self.subject.numbers.precision) * abs(centre)
+        return (ahead - behind) * 0.5, self.xp.where(bars == bars, bars, math.inf)
 
     def rough_slopes(self, directions: Array, place: Array | None = None) -> Array:
         """The same from two evaluations each, without bars; at the point plus `place`, where one is given."""
         if place is None and self._measured:
             return self._measured.along(directions)[0]
+        self._spend(2 * len(directions))
         if place is None:
             ahead, behind = (self.subject.evaluate_many(directions, t) for t in (1.0, -1.0))
         else:
@@ -57,7 +77,13 @@ class Bench:
 
     def disturb(self) -> None:
         """Call the function somewhere else, which is nothing to a derivative that was asked for here."""
+        self._spend(1)
         self.subject.evaluate(self.subject.direction(self._seed + 71, Step(FAR)), 1.0)
+
+    def _spend(self, evaluations: int) -> None:
+        if evaluations > self._left:
+            raise OutOfBudgetError
+        self._left -= evaluations
 
     def zeros(self, parts: list[Part]) -> Array:
         """A vector of zeros over all inputs or all outputs."""

@@ -43,8 +43,10 @@ class Block:
 def block_of(case: Case) -> Block | None:
     """The piece of the Jacobian that a case is about, around its worst entries."""
     xp, bench = case.xp, case.bench
-    if case.input is None:
+    if case.input is None or (bench.large and case.sample is None):
         return None
+    if case.sample is not None:
+        return _of_sample(case)
     columns = _columns(case)
     slopes, bars = _measured(case, columns)
     low, high = (case.output.start, case.output.stop) if case.output else (0, bench.subject.outputs.size)
@@ -62,6 +64,16 @@ def block_of(case: Case) -> Block | None:
     slack = 3 * xp.where(unknown, 0.0 * bars, bars) + NEGLIGIBLE * largest
     right = xp.where(unknown, claimed, right)
     return Block(claimed, right, xp.where(unknown, slack + largest, slack), complete, answers)
+
+
+def _of_sample(case: Case) -> Block:
+    """For a sample of the inputs: a row is what is claimed and right for a question, which is all that is known."""
+    xp = case.xp
+    claimed, right = xp.stack(case.claimed), xp.stack(case.right_values)
+    bars = xp.stack([known.bar for known in case.known])
+    slack = 3 * bars + NEGLIGIBLE * float(abs(right).max())
+    answers = list(zip(case.claimed, case.right_values, strict=True))
+    return Block(claimed, right, slack, [False] * int(case.sample.shape[0]), answers)
 
 
 def _columns(case: Case) -> Array:

@@ -2,7 +2,8 @@
 
 In reverse mode a case is one input, its questions incoming gradients; in forward mode one input and one output, its
 questions directions. Where an answer has few coordinates they are all known from values; of a longer one a few random
-combinations are. `seen` turns an answer into what is known of it, so that a hypothesis need not mind.
+combinations are, and of a very long one a few coordinates. `seen` turns an answer into what is known of it, so that a
+hypothesis need not mind.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from gradproof.engine.contraction import CLAIM_ACCURACY, SPREAD
 from gradproof.engine.diagnosis.bench import Bench, size_of
 from gradproof.engine.diagnosis.parts import Part
+from gradproof.engine.diagnosis.samples import Column, chosen, columns
 from gradproof.engine.subject import Array
 
 QUESTIONS = 3
@@ -21,7 +23,10 @@ TESTS = 4  # random combinations of a long answer
 COLUMNS = 96  # inputs up to which every one is measured
 HELD = 1 << 22  # numbers held at once for that
 TELLING = 10.0  # bars that a disagreement must have to be looked into
-CAUTION = 3.0  # bars that are forgiven
+CAUTION = 3.0  # bars that are tolerated
+SURE = 0.995  # a fit below this, of the few numbers of a sample, may be an accident
+INEXACT = 0.9  # and counts for this much of it, which is too little
+HOPELESS = 0.5  # a fit for the first question, below which the others are not asked of a large function
 VAST = 1 << 23  # coordinates beyond which nothing is looked into
 
 
@@ -48,13 +53,19 @@ class Case:
         self.output: Part | None = asked if bench.reverse else answered
         self.full = not bench.reverse or self._is_small()
         self.tests: Array = None
+        self.sample: Array = None
         self._slopes: Array = None
         self._bars: Array = None
-        if bench.reverse:
+        self._columns: list[Column] = []
+        if bench.reverse and (self.full or not bench.large):
             self._measure()
         self.questions = [self.restricted(bench.question(k)) for k in range(QUESTIONS)]
         self.whole_claims = [bench.claim(question) for question in self.questions]
         self.claims = [answered.of(claim) for claim in self.whole_claims]
+        if bench.reverse and not self.full and bench.large:
+            places = chosen(self.xp, answered, self.claims, self.worst)
+            self._columns = columns(bench, answered, places)
+            self.sample = self.xp.asarray(places, device=self.questions[0].device)
         self.known = [self.right(question) for question in self.questions]
         self.right_values = [known.value for known in self.known]
         self.claimed = [self.seen(claim) for claim in self.claims]
@@ -66,6 +77,16 @@ class Case:
     def telling(self) -> bool:
         """Whether the disagreement is large enough beside the bars to be looked into."""
         return math.isfinite(self.disagreement) and self.disagreement > TELLING * self.noise
+
+    @property
+    def isolated(self) -> bool:
+        """Whether, of a sample, nothing is wrong but what was known to be: then there is no pattern to be seen."""
+        if self.sample is None:
+            return False
+        others = [place not in {each - self.answered.start for each in self.worst} for place in self.sample.tolist()]
+        return any(others) and not any(
+            bool((abs(error) > self._slack(number))[others].any()) for number, error in enumerate(self.errors)
+        )
 
     @property
     def what(self) -> str:
@@ -83,7 +104,7 @@ class Case:
     @property
     def freedom(self) -> int:
         """How many independent numbers the claims and the values were compared in."""
-        tests = self.answered.size if self.full else min(self.answered.size, TESTS)
+        tests = self.answered.size if self.full else min(self.answered.size, len(self._columns) or TESTS)
         asked = self.asked.size if self.asked else sum(part.size for part in self.asked_parts)
         return tests * min(asked, QUESTIONS)
 
@@ -120,13 +141,20 @@ class Case:
 
     def seen(self, answer: Array) -> Array:
         """What is known of an answer."""
+        if self.sample is not None:
+            return answer[self.sample]
         return answer if self.tests is None else self.tests @ answer
 
     def right(self, question: Array) -> Known:
         """What the values say of the right answer to a question: free in reverse mode, a ladder in forward mode."""
+        if self.sample is not None:
+            return self._right_of_sample(question)
         if not self.reverse:
-            value, bar = self.bench.slopes(question[None])
-            value, bar = self.answered.of(value[0]), self.answered.of(bar[0])
+            if self.bench.large:
+                value, bar = self.bench.quick_slopes(question)
+            else:
+                (value,), (bar,) = self.bench.slopes(question[None])
+            value, bar = self.answered.of(value), self.answered.of(bar)
             known = self.xp.isfinite(bar)
             zero = self.xp.zeros_like(bar)
             return Known(self.xp.where(known, value, zero), self.xp.where(known, bar, zero), known * 1.0)
@@ -137,18 +165,39 @@ class Case:
         bar = SPREAD * ((clean * clean) @ (question * question)) ** 0.5
         return Known(self._slopes @ question, bar, weight)
 
+    def _right_of_sample(self, question: Array) -> Known:
+        answers = [column.answer(question) for column in self._columns]
+        known = [math.isfinite(value) and math.isfinite(bar) for value, bar in answers]
+        values, bars, weights = (
+            self.xp.asarray(numbers, dtype=question.dtype, device=question.device)
+            for numbers in (
+                [value if here else 0.0 for (value, _), here in zip(answers, known, strict=True)],
+                [bar if here else 0.0 for (_, bar), here in zip(answers, known, strict=True)],
+                [1.0 * here for here in known],
+            )
+        )
+        return Known(values, bars, weights)
+
     def through(self, change: Callable[[Array], Array], adjoint: Callable[[Array], Array]) -> tuple[list[Array], int]:
         """The right answers, changed linearly, as far as known; and for how many of the tests.
 
         Of a long answer a change is seen by measuring along directions that its adjoint gives.
         """
-        if self.tests is None:
+        if self.full:
             return [change(right) for right in self.right_values], self.answered.size
-        few = self.tests[: TESTS // 2]
+        few = self.tests[: TESTS // 2] if self.sample is None else self._units(TESTS // 2)
+        step = 1.0 if self.sample is None else self.bench.step
         directions = self.xp.zeros_like(self.xp.stack([self.bench.subject.point] * few.shape[0]))
-        directions[:, self.answered.start : self.answered.stop] = self.xp.stack([adjoint(test) for test in few])
-        slopes = self.bench.rough_slopes(directions)
+        directions[:, self.answered.start : self.answered.stop] = self.xp.stack([step * adjoint(test) for test in few])
+        slopes = self.bench.rough_slopes(directions) / step
         return [slopes @ question for question in self.questions], int(few.shape[0])
+
+    def _units(self, count: int) -> Array:
+        """Unit vectors at the first few coordinates of the sample."""
+        few = self.sample[:count]
+        units = self.xp.zeros_like(self.xp.stack([self.claims[0]] * few.shape[0]))
+        units[self.xp.arange(0, few.shape[0], device=units.device), few] = 1.0
+        return units
 
     def fit(self, residuals: Sequence[Array], keep: Array | None = None) -> float:
         """How much of the disagreement is explained, where these residuals remain: between 0 and 1.
@@ -167,7 +216,35 @@ class Case:
             return 0.0
         if keep is not None and base < 0.5 * self.disagreement:
             return 0.0
-        return max(0.0, 1.0 - explained / base)
+        found = max(0.0, 1.0 - explained / base)
+        return found if self.sample is None or found > SURE else INEXACT * found
+
+    def fit_asked(self, change: Callable[[Array], Array], part: Part) -> float:
+        """How well the right answers to questions that are changed in one tensor explain the claims."""
+        residuals: list[Array] = []
+        for question, claim in zip(self.questions, self.claimed, strict=True):
+            vector = question * 1.0
+            vector[part.start : part.stop] = change(part.of(question))
+            right = self.right(vector).value
+            if self.sample is not None and not bool(right.any()):
+                return 0.0  # what the change leaves lies outside the sample
+            residuals.append(claim - right)
+            if self._is_hopeless(residuals):
+                break
+        return self.fit(residuals)
+
+    def fit_changed(self, change: Callable[[Array], Array], keep: Array | None = None) -> float:
+        """How well the claims, changed, would do as the right answers."""
+        residuals: list[Array] = []
+        for claim, right in zip(self.claims, self.right_values, strict=True):
+            residuals.append(self.seen(change(claim)) - right)
+            if self._is_hopeless(residuals):
+                break
+        return self.fit(residuals, keep)
+
+    def _is_hopeless(self, residuals: list[Array]) -> bool:
+        """Whether the first question says enough of a large function, of which every answer takes its time."""
+        return self.bench.large and len(residuals) == 1 and self.fit(residuals) < HOPELESS
 
     def fit_right(self, answers: Sequence[Array]) -> float:
         """How well these would do as the right answers."""

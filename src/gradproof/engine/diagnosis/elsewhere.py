@@ -16,6 +16,7 @@ from gradproof.engine.subject import Array
 CHANGED = 1e-6  # relative: an answer that differs by more from what it was has changed
 DIRECTIONS = 2
 PLACES = 14
+FEW_PLACES = 3  # of a large function
 NEAR = 0.15  # relative: the largest error of an approximation in any entry that counts
 COUNTS = 0.02  # of the largest entry
 MOST = 0.6  # of those entries must be off for the error to be everywhere
@@ -57,16 +58,17 @@ def moved(case: Case) -> Iterator[Diagnosis]:
     if not case.reverse:
         return
     xp, bench, part = case.xp, case.bench, case.answered
-    drawn = [bench.direction(20 + k) for k in range(DIRECTIONS)]
-    directions = xp.zeros_like(xp.stack(drawn))
-    directions[:, part.start : part.stop] = xp.stack([part.of(each) for each in drawn])
-    here = bench.rough_slopes(directions)
+    directions = _directions(case)
     claimed = [part.of(directions) @ claim for claim in case.claims]
-    errors = [claim - here @ question for claim, question in zip(claimed, case.questions, strict=True)]
+    if case.sample is not None:
+        errors = [(case.seen(part.of(directions[0])) * error).sum() for error in case.errors]
+    else:
+        here = bench.rough_slopes(directions)
+        errors = [claim - here @ question for claim, question in zip(claimed, case.questions, strict=True)]
     whole = size_of(xp, errors)
     if not 0 < whole < math.inf:
         return
-    for text, place in _places(case)[:PLACES]:
+    for text, place in _places(case)[: PLACES if case.sample is None else FEW_PLACES]:
         there = bench.rough_slopes(directions, place)
         left = size_of(xp, [claim - there @ question for claim, question in zip(claimed, case.questions, strict=True)])
         fit = max(0.0, 1 - left / whole) if math.isfinite(left) else 0.0
@@ -76,6 +78,16 @@ def moved(case: Case) -> Iterator[Diagnosis]:
             fit=0.98 * fit,
             hint=ADVICE,
         )
+
+
+def _directions(case: Case) -> Array:
+    """Directions along which other points are compared with this one: of a sample one, within it."""
+    xp, bench, part = case.xp, case.bench, case.answered
+    drawn = [bench.direction(20 + k) for k in range(DIRECTIONS if case.sample is None else 1)]
+    directions = xp.zeros_like(xp.stack(drawn))
+    where = slice(part.start, part.stop) if case.sample is None else part.start + case.sample
+    directions[:, where] = xp.stack([each[where] for each in drawn])
+    return directions
 
 
 def approximate(case: Case, block: Block) -> Iterator[Diagnosis]:

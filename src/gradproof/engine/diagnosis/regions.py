@@ -34,6 +34,9 @@ def lost(case: Case) -> Iterator[Diagnosis]:
         relevant = _not_small(case, case.right_values)
         missing, kept = zero & relevant, kept & relevant
         fit = case.fit([error * ~missing for error in case.errors])
+    elif case.sample is not None:
+        missing, mask = zero, case.seen(1.0 * kept)
+        fit = case.fit_claims([right * mask for right in case.right_values])
     else:
         missing, mask = zero, 1.0 * kept
         explained, tests = case.through(lambda answer: answer * mask, lambda test: test * mask)

@@ -168,7 +168,7 @@ def _along(case: Case, point: Array) -> list[float]:
         return [float((right * point).sum()) for right in case.right_values]
     direction = case.bench.zeros(case.bench.inputs)
     direction[case.answered.start : case.answered.stop] = case.bench.step * point
-    slopes, _ = case.bench.slopes(direction[None])
+    slopes = case.bench.rough_slopes(direction[None]) if case.bench.large else case.bench.slopes(direction[None])[0]
     return [float((slopes[0] * question).sum()) / case.bench.step for question in case.questions]
 
 

@@ -8,6 +8,8 @@ from gradproof.engine.estimators.differences import ROUNDING, Noise, Sample, bes
 from gradproof.engine.estimators.steps import RATIO, first_step
 from gradproof.engine.subject import Array, Subject
 
+LARGE = 1 << 17  # inputs or outputs beyond which an evaluation takes a millisecond or more, and a failing check has few
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:

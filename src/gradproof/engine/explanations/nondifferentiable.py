@@ -10,7 +10,7 @@ from gradproof.engine.contraction import inner, predicted, restricted
 from gradproof.engine.estimators.ladder import Ladder
 from gradproof.engine.estimators.steps import RATIO
 from gradproof.engine.explanations.comparison import Comparison, Kind
-from gradproof.engine.localisation import search
+from gradproof.engine.localisation.bisection import search
 from gradproof.engine.probe import Probe
 from gradproof.engine.results import Obstacle, Place, Reason
 from gradproof.engine.subject import Array, Subject

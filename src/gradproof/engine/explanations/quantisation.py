@@ -14,7 +14,7 @@ from gradproof.engine.estimators.ladder import SAMPLE, WIDE, Ladder
 from gradproof.engine.estimators.steps import BOTTOM, LONGEST, RATIO, first_step
 from gradproof.engine.explanations.comparison import Comparison, Kind
 from gradproof.engine.explanations.noise import is_rough
-from gradproof.engine.localisation import best_exponent
+from gradproof.engine.localisation.partial_slopes import best_exponent
 from gradproof.engine.results import Obstacle, Reason
 from gradproof.engine.subject import Array, Subject
 

@@ -24,7 +24,8 @@ from gradproof.engine.findings import entry_findings
 from gradproof.engine.jacobian.columns import batches
 from gradproof.engine.jacobian.entries import Entries
 from gradproof.engine.jacobian.screen import FIRST, LITTLE, SAME, Discrepancy
-from gradproof.engine.localisation import OUTPUTS_SHOWN, SHOWN
+from gradproof.engine.localisation.locate import SHOWN
+from gradproof.engine.localisation.suspect import OUTPUTS_SHOWN
 from gradproof.engine.probing import MATERIAL, repeats
 from gradproof.engine.results import Entry, Reading, Resolution, TaylorPoint
 from gradproof.engine.subject import Array

@@ -25,7 +25,7 @@ from gradproof.engine.jacobian.confirm import Confirmation, Confirmed
 from gradproof.engine.jacobian.entries import Entries
 from gradproof.engine.jacobian.screen import CLOSE, CLOSER, FIRST, Discrepancy, Look, RowBlock
 from gradproof.engine.judging import Evidence
-from gradproof.engine.localisation import ARGUMENTS, Located
+from gradproof.engine.localisation.locate import ARGUMENTS, Located
 from gradproof.engine.options import Probing
 from gradproof.engine.probe import LOW
 from gradproof.engine.results import Entry, Resolution, Verdict

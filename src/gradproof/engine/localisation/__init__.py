@@ -1,0 +1,1 @@
+"""Which entries of a derivative are wrong: bisection over coordinates and over outputs."""

@@ -1,0 +1,166 @@
+"""One coordinate under suspicion: the slopes of the outputs along it alone, with bars, beside what is claimed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from gradproof.engine.contraction import CLAIM_ACCURACY, CLAIM_ROUNDING, SPREAD, contract, inner, predicted, restricted
+from gradproof.engine.estimators.differences import ROUNDING
+from gradproof.engine.estimators.ladder import Ladder
+from gradproof.engine.localisation.bisection import search
+from gradproof.engine.options import Probing
+from gradproof.engine.probe import Probe
+from gradproof.engine.results import Entry
+from gradproof.engine.subject import Array
+from gradproof.engine.views import OutputSubset
+
+OUTPUTS_SHOWN = 4  # affected outputs of one entry
+STEADY = 0.02  # of a leap in slope: by so much it may differ from sample to sample
+CHEAP = 1 << 13  # outputs for which every wrong entry, and not only the worst, is followed to the outputs it affects
+
+
+class Suspect:
+    """One coordinate: four evaluations, and bars for the outputs that it moves.
+
+    Of many outputs those that stand still enter the bar with their rounding alone.
+    """
+
+    def __init__(self, probe: Probe, coordinate: int, exponent: int) -> None:
+        self.subject, self.probe, self.coordinate = probe.ladder.subject, probe, coordinate
+        subject = self.subject
+        piece = restricted(subject, probe.ladder.direction, coordinate, coordinate + 1)
+        self.piece, self.step = piece, float(piece[coordinate].sum())
+        whole = Ladder(subject, piece)
+        whole.add(exponent, exponent + 1)
+        self.moving: Array = None if subject.outputs.size <= CHEAP else _moving(whole)
+        self.ladder, self.cotangent, still = whole, probe.cotangent, 0.0
+        if self.moving is not None:
+            self.ladder = whole.watching(OutputSubset(subject, self.moving))
+            self.cotangent = probe.cotangent[self.moving]
+            still = SPREAD * ROUNDING * subject.numbers.precision * _size(probe.cotangent * subject.centre)
+        self.estimates = self.ladder.estimates()
+        sums = contract(self.ladder, self.cotangent)
+        self.claimed = probe.predicted(piece) / self.step
+        self.numerical = sums.slope / self.step
+        rounding = (CLAIM_ROUNDING * subject.numbers.precision + CLAIM_ACCURACY) * abs(self.claimed)
+        self.bar = (sums.bar + still + probe.rounding_floor(whole)) / abs(self.step) + rounding
+        self.excess = abs(self.claimed - self.numerical) - self.bar
+
+        place = subject.inputs.locate(coordinate)
+        self.argument = place.path
+        self.entry = Entry(
+            index=place.index,
+            part=place.part,
+            stored=place.stored,
+            claimed=self.claimed,
+            numerical=self.numerical,
+            bar=self.bar,
+        )
+
+    @property
+    def error(self) -> float:
+        """What is claimed too much along the direction's part in this coordinate."""
+        return (self.claimed - self.numerical) * self.step
+
+    def tolerated(self, options: Probing) -> bool:
+        """Whether the user accepts the error: of all outputs together, and of the worst, where it is known."""
+        accepted = (options.rtol / abs(self.step)) * abs(self.estimates.value)
+        everywhere = options.atol * float(abs(self.probe.cotangent).sum()) if options.atol else 0.0
+        if self.excess > everywhere + float((abs(self.cotangent) * accepted).sum()):
+            return False
+        worst = self.entry
+        error = abs(worst.claimed - worst.numerical) - worst.bar
+        return worst.output is None or error <= options.atol + options.rtol * abs(worst.numerical)
+
+    def at_a_kink(self) -> bool:
+        """Whether the slope of another output leaps, at the point, by as much as this entry is off.
+
+        Where several inputs tie, an order of them is claimed that each alone does not show.
+        """
+        finer, coarser = (abs(after - before) for before, after in map(self.ladder.sides, self.ladder.samples))
+        stays = abs(finer - coarser) <= STEADY * finer
+        leap = float(self.subject.arrays.where(stays, finer, 0.0).max()) / abs(self.step)
+        return abs(self.entry.claimed - self.entry.numerical) <= (1 + STEADY) * leap
+
+    def follow(self) -> None:
+        """Make the entry that of the one output in which it is most wrong, where there is one."""
+        subject, cotangent, slopes = self.subject, self.probe.cotangent, self._slopes()
+
+        def residual(low: int, high: int) -> float:
+            piece = restricted(subject, cotangent, low, high)
+            claimed = predicted(subject, self.piece, piece)
+            return (claimed - inner(subject, piece, slopes)) / self.step
+
+        outcome = search(
+            subject.outputs.size,
+            subject.outputs.spans,
+            residual,
+            threshold=self.bar,
+            whole=self.claimed - self.numerical,
+            most=OUTPUTS_SHOWN,
+        )
+        self.name(outcome.found)
+
+    def follow_to(self, output: int) -> None:
+        """The same where that output is known: others are told by how much they move."""
+        weights = abs(self.estimates.value)
+        order = self.subject.arrays.argsort(weights)[-OUTPUTS_SHOWN:]
+        most = (order if self.moving is None else self.moving[order]).tolist()
+        self.name([output, *(other for other in reversed(most) if other != output)][:OUTPUTS_SHOWN])
+
+    def name(self, outputs: list[int]) -> None:
+        """Make the entry that of the worst of some outputs, if it is wrong in one of them, and name the others."""
+        singled = [entry for entry in map(self._for_output, outputs) if entry is not None]
+        if not singled:
+            return
+        singled.sort(key=lambda entry: -abs(entry.claimed - entry.numerical))
+        worst, *others = singled
+        self.entry = replace(worst, also=tuple(entry.output for entry in others if entry.output is not None))
+
+    def _for_output(self, output: int) -> Entry | None:
+        """The Jacobian's entry, unless the claim for this output alone is right."""
+        subject = self.subject
+        unit = subject.arrays.zeros_like(self.probe.cotangent)
+        unit[output] = 1.0
+        claimed = predicted(subject, self.piece, unit) / self.step
+        slope, bar = self._of(output)
+        numerical, bar = slope / self.step, bar / abs(self.step)
+        bar += CLAIM_ROUNDING * subject.numbers.precision * abs(numerical)  # no slope is known better than its digits
+        if not abs(claimed - numerical) > bar:
+            return None
+        return replace(self.entry, claimed=claimed, numerical=numerical, bar=bar, output=subject.outputs.locate(output))
+
+    def _of(self, output: int) -> tuple[float, float]:
+        """The slope of one output, and its bar."""
+        number = output
+        if self.moving is not None:
+            places = self.subject.arrays.where(self.moving == output)[0].tolist()
+            if not places:
+                return 0.0, ROUNDING * self.subject.numbers.precision * float(abs(self.subject.centre[output]))
+            (number,) = places
+        return float(self.estimates.value[number]), float(self.estimates.bar[number])
+
+    def _slopes(self) -> Array:
+        """The slopes of all outputs."""
+        if self.moving is None:
+            return self.estimates.value
+        slopes = self.subject.arrays.zeros_like(self.probe.cotangent)
+        slopes[self.moving] = self.estimates.value
+        return slopes
+
+
+def _moving(ladder: Ladder) -> Array:
+    """The outputs that change on any sample, or if there are none the first."""
+    centre = ladder.subject.centre
+    moves = centre != centre
+    for sample in ladder.samples:
+        moves = moves | (sample.plus != centre) | (sample.minus != centre)
+    moving = ladder.subject.arrays.where(moves)[0]
+    return moving if moving.shape[0] else ladder.subject.arrays.arange(0, 1, device=centre.device)
+
+
+def _size(vector: Array) -> float:
+    """The root of the sum of squares, of what is finite."""
+    square = float(vector @ vector)
+    return math.sqrt(square) if math.isfinite(square) else 0.0
