@@ -1,0 +1,1 @@
+"""Estimators: numbers measured on a function, each with an error bar, to hold a claimed derivative against."""
