@@ -16,36 +16,38 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gradproof.engine.estimators.panels import (
+from gradproof.engine.estimators.noise import (
     DEVIATIONS,
-    NODES,
-    PANEL_ENDS,
     SAMPLE,
-    Question,
-    Segment,
-    claim_at,
-    claims_along,
     deviations,
-    place_of,
+    effective_count,
+    last_places,
+    noise_of_claims,
     scatter_nearby,
-    value_at,
-    values_along,
 )
+from gradproof.engine.estimators.panels import NODES, PANEL_ENDS, Segment, claims_along, values_along
+from gradproof.engine.estimators.question import Question, claimed_parts, place_of, value_at
 from gradproof.engine.results import Resolution
 from gradproof.engine.subject import Array, Subject
 
 WIDEST = 0.3  # half-width of the first segment, relative to the point's scale: wide against the rounding of values
 SHRINK = 8.0  # from one half-width to the next; a fourth difference falls by 8⁴ where the function is smooth
-LEAP = 64.0  # the same where values change no more smoothly than at random
+LEAP = 64.0  # the same where rounding leaves room for it
+NARROWEST = 32.0  # units in the last place of the inputs in a half-width, so that four panels are told apart
 SEARCH = 30  # calls of the function and its derivative, after which no other half-width is tried
 SEGMENTS = 3  # random segments: two confirm each other, and one may be blind to an error
-MORE = 2  # further segments, asked for if one of the three stands alone
-CLEARLY = 1.3  # bars beyond which a claim is outside: the standard deviations are estimates, good to a fifth or so
+MORE = 2  # further segments, asked for if one of the three stands alone or nearly so
+NEARLY = 0.75  # bars, from which on an agreement is worth another look: three standard deviations
+CLEARLY = 1.3  # bars that one of two segments is outside by: the standard deviations are estimates, good to a fifth
 MEANINGFUL = 0.1  # of the largest contribution of one entry: a wider bar verifies no single entry
+MANY = 16  # outputs whose fourth differences show roughness for sure; of fewer, residuals must be steady too
 LONE = 0.75  # of the residuals of four panels in one of them: concentrated, as by a jump in the function
-FEWER = 3  # binary digits that numbers below an eighth of the largest lack on a fixed grid, and not in a float format
+FEWER = 3  # binary digits that numbers below 1/64 of the largest lack on a fixed grid, and not in a float format
+ENOUGH = 8  # such numbers: all of them lack three digits by chance once in 8⁸ times
+ALIKE = 0.25  # relative: slopes on a fine step and from afar that differ by less are those of one smooth function
+STRANGE = 4.0  # times the rounding of values, from which on their noise is not known to be rounding
 FELT = 32.0  # standard deviations of their noise by which outputs move on the finest step that still shows their slope
-INPUT_STEPS = 64.0  # units in the last place of the inputs that this step has at least
+INPUT_STEPS = 8.0  # units in the last place of the inputs in this step at least: rounded ones are good to a tenth
 
 
 class Outcome(enum.Enum):
@@ -97,7 +99,7 @@ def second_opinion(
     """
     stop = subject.inputs.size if high is None else high
     question = Question(subject=subject, low=low, high=stop, rtol=rtol, atol=atol)
-    question = replace(question, scatter=scatter_nearby(question, seed))
+    question = replace(question, scatter=scatter_nearby(question, seed), claim_noise=noise_of_claims(question, seed))
     first = _best_width(question, seed)
     segments = _segments(question, seed, first) if first else []
     if not segments:
@@ -114,10 +116,14 @@ def second_opinion(
 
 
 def _best_width(question: Question, seed: int) -> Segment | None:
-    """Shrink the first segment until its bar is narrow or rounding dominates it; return the one with the best bar."""
+    """Shrink the first segment until its bar is narrow or rounding dominates it; return the one with the best bar.
+
+    Below the quantum of a function its values stand still, and no noise is seen: a segment that contradicts a wider
+    one is not taken.
+    """
     width, spent = WIDEST, 0
     tried: list[Segment] = []
-    while spent < SEARCH:
+    while spent < SEARCH and width >= NARROWEST * question.subject.precision:
         values = values_along(question, seed, width)
         spent += len(PANEL_ENDS) - 1
         shrink = SHRINK
@@ -127,19 +133,37 @@ def _best_width(question: Question, seed: int) -> Segment | None:
                 shrink = LEAP
             elif segment := claims_along(question, values):
                 spent += len(NODES)
+                if not all(_consistent(segment, wider) for wider in tried):
+                    break
                 tried.append(segment)
                 narrow = MEANINGFUL / 2 * segment.largest_contribution
                 if segment.smooth_part <= max(narrow, SHRINK * noise, segment.rounded_part):
                     break
+                shrink = LEAP if segment.smooth_part > LEAP * noise else SHRINK
         width /= shrink
-    return min(tried, key=lambda segment: segment.bar / max(segment.size, segment.values.size, 1e-300), default=None)
+    return min(tried, key=lambda segment: segment.bar / _size(segment), default=None)
+
+
+def _consistent(segment: Segment, wider: Segment) -> bool:
+    """Return True if the claim and every output behave on a part of a segment as on all of it, within its roughness."""
+    near, far = segment.values, wider.values
+    (a, *_, b), (c, *_, d) = near.ends, far.ends
+    apart = far.cotangent * ((b - a) * (far.width / near.width) - (d - c))
+    allowed = 0.5 * far.size + DEVIATIONS * math.sqrt(far.rough + far.noise)
+    residuals = [(each.measured - each.claimed) / _size(each) for each in (segment, wider)]
+    bars = segment.bar / _size(segment) + wider.bar / _size(wider)
+    return math.sqrt(float(apart @ apart)) <= allowed and abs(residuals[0] - residuals[1]) <= bars
+
+
+def _size(segment: Segment) -> float:
+    return max(segment.size, segment.values.size) or 1.0
 
 
 def _segments(question: Question, seed: int, first: Segment) -> list[Segment]:
     """Ask along further segments as wide as the first; return none where the function is undefined on one of them."""
     segments = [first]
     for number in range(1, SEGMENTS + MORE):
-        if number >= SEGMENTS and len(_outside(_pooled(segments))) != 1:
+        if number >= SEGMENTS and not _doubtful(_pooled(segments)):
             break
         values = values_along(question, seed + number, first.values.width)
         segment = claims_along(question, values) if values else None
@@ -149,26 +173,39 @@ def _segments(question: Question, seed: int, first: Segment) -> list[Segment]:
     return _pooled(segments)
 
 
+def _doubtful(segments: Sequence[Segment]) -> bool:
+    """Return True if a segment is near or outside its bar, and no other confirms it."""
+    return len(_outside(segments)) < 2 and any(segment.excess > NEARLY for segment in segments)
+
+
 def _pooled(segments: Sequence[Segment]) -> list[Segment]:
-    """Return the segments with variances no less than the mean of all: one difference may be small by chance."""
+    """Return the segments with variances and sizes no less than the mean of all: one may be small by chance."""
+    size = math.sqrt(math.fsum(segment.values.size**2 for segment in segments) / len(segments))
     rough = math.fsum(segment.values.rough for segment in segments) / len(segments)
     scatter = math.fsum(segment.scatter for segment in segments) / len(segments)
     pooled = []
     for segment in segments:
-        values = replace(segment.values, rough=max(segment.values.rough, rough))
+        values = replace(segment.values, rough=max(segment.values.rough, rough), size=max(segment.values.size, size))
         pooled.append(replace(segment, values=values, scatter=max(segment.scatter, scatter)))
     return pooled
 
 
 def _outside(segments: Sequence[Segment]) -> list[Segment]:
-    return [segment for segment in segments if segment.excess > CLEARLY]
+    return [segment for segment in segments if segment.excess > 1]
 
 
 def _outcome(question: Question, segments: Sequence[Segment]) -> Outcome:
     if all(segment.excess <= 1 for segment in segments):
         return Outcome.AGREES if all(map(_meaningful, segments)) else Outcome.UNDECIDED
-    outside = [segment for segment in _outside(segments) if _spread(segment)]
-    if len(outside) < 2 or (_zero(segments) and _on_a_grid(question.subject.arrays, outside[0].values.ends)):
+    unsteady = math.fsum(segment.unsteadiness for segment in segments) / len(segments)
+    many = all(effective_count(each.values.ends[-1] - each.values.ends[0]) >= MANY for each in segments)
+    chance = 0.0 if many else DEVIATIONS * math.sqrt(max(0.0, unsteady))
+    outside = [each for each in _outside(segments) if _spread(each) and _smooth(each) and each.residual > chance]
+    if (
+        len(outside) < 2
+        or max(each.excess for each in outside) < CLEARLY
+        or (_zero(segments) and _on_a_grid(question.subject.arrays, outside[0].values.ends[2]))
+    ):
         return Outcome.UNDECIDED
     return Outcome.UNDECIDED if _holds_on_fine_steps(question, outside[0]) else Outcome.DISAGREES
 
@@ -184,6 +221,11 @@ def _spread(segment: Segment) -> bool:
     """Return True if the residual is not in one panel alone, as it is where the function jumps once."""
     parts = [abs(part) for part in segment.parts]
     return max(parts) <= LONE * math.fsum(parts)
+
+
+def _smooth(segment: Segment) -> bool:
+    """Return True if the values change by more than they are rough, so that they have a slope to disagree with."""
+    return DEVIATIONS * math.sqrt(segment.values.noise + segment.values.rough) <= segment.values.size
 
 
 def _zero(segments: Sequence[Segment]) -> bool:
@@ -206,30 +248,31 @@ def _holds_on_fine_steps(question: Question, segment: Segment) -> bool:
     subject, step, cotangent = question.subject, segment.values.step, segment.values.cotangent
     xp, ends = subject.arrays, segment.values.ends
     change, noise = ends[-1] - ends[0], deviations(question, ends[2])
-    moved = abs(change) > 0
-    t = FELT * float(xp.median((noise / abs(change))[moved]))
-    t = max(t, INPUT_STEPS * subject.precision / segment.values.width)
-    if not t < 0.25:  # there is no finer step
-        return False
+    finest = sorted((FELT * noise / abs(change))[abs(change) > 0].tolist())
+    t = max(2 * finest[len(finest) // 8], INPUT_STEPS * subject.precision / segment.values.width) if finest else 1.0
+    if not t < 0.25:  # there is no finer step; noise of unknown origin may be structure
+        return float(abs(cotangent) @ noise) > STRANGE * float(abs(cotangent) @ last_places(subject, ends[2]))
     fine = value_at(subject, cotangent, t * step) - value_at(subject, cotangent, -t * step)
-    apart = (abs(fine - t * change) > 0.5 * t * abs(change))[moved]
+    seen = t * abs(change) >= FELT * noise
+    apart = (abs(fine - t * change) > ALIKE * t * abs(change))[seen]
     if 2 * int(apart.sum()) <= apart.shape[0]:  # the function is as smooth as it looks
         return False
-    still = abs(fine) <= 4 * t * abs(change) + 8 * noise
-    rest = xp.where(still, cotangent, 0.0)
+    still = seen & (abs(fine) <= 2 * t * abs(change))
+    rest: Array = xp.where(still, cotangent, 0.0)
     across = place_of(subject, t * step) - place_of(subject, -t * step)
-    claimed = claim_at(subject, rest, 0 * step, across).change
+    claimed = float(claimed_parts(subject, rest, 0 * step, across).sum())
     bar = DEVIATIONS * math.sqrt(2 * float((rest * noise) @ (rest * noise)))
-    return abs(float(rest @ fine) - claimed) <= max(0.5 * abs(claimed), bar)
+    near, far = abs(float(rest @ fine) - claimed), abs(t * float(rest @ change) - claimed)
+    return bool(near <= max(far / 2, bar))
 
 
-def _on_a_grid(xp: Array, values: Sequence[Array]) -> bool:
+def _on_a_grid(xp: Array, values: Array) -> bool:
     """Return True if the values are counts: multiples of one number, small ones of fewer binary digits than large."""
-    every = xp.concatenate([abs(value[:: max(1, value.shape[0] // SAMPLE)]) for value in values])
-    small = every[every < every.max() / 2**FEWER]
-    if not bool((small > 0).any()):
-        return bool((every == xp.round(every)).all())
-    return _digits(xp, small) <= max(_digits(xp, every) - FEWER, FEWER)
+    every = abs(values[:: max(1, values.shape[0] // SAMPLE)])
+    if bool((every == xp.round(every)).all()):
+        return True
+    small: Array = every[(every > 0) & (every < every.max() / 4**FEWER)]
+    return int(small.shape[0]) >= ENOUGH and _digits(xp, small) <= _digits(xp, every) - FEWER
 
 
 def _digits(xp: Array, values: Array) -> int:
