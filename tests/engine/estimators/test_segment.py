@@ -97,7 +97,7 @@ def test_gross_errors_are_found_among_many_entries(bug, dtype):
 
 
 @pytest.mark.parametrize("dtype", [*PRECISIONS, torch.float64])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_right_kernels_lie_within_their_bars(dtype, seed):
     for name in KERNELS:
         result = opinion_on(name, lambda gradient: gradient, dtype, seed=seed)
@@ -238,7 +238,7 @@ def summed(value, slope, point, dtype):
 @pytest.mark.parametrize("name", ROUGH)
 def test_rough_functions_with_right_gradients_are_never_called_wrong(name):
     value, slope = ROUGH[name]
-    for seed in range(4):
+    for seed in range(3):
         for size in (1, 30, 300):
             point = np.random.default_rng(seed).standard_normal(size)
             for dtype in (np.float64, np.float32):
@@ -314,7 +314,7 @@ def test_the_cost_is_bounded():
         subject.evaluations = subject.pullbacks = 0
         second_opinion(subject, seed=0)
 
-        assert subject.evaluations + subject.pullbacks <= 100
+        assert subject.evaluations + subject.pullbacks <= 80
 
     smooth = elementwise(np.exp, np.exp, np.linspace(-1, 1.1, 50))
     smooth.evaluations = 0

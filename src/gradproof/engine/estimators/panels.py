@@ -27,9 +27,7 @@ from gradproof.engine.weighing import SPREAD
 PANEL_ENDS = (-1.0, -0.5, 0.0, 0.5, 1.0)
 NODES = tuple(middle + side * 0.25 / math.sqrt(3) for middle in (-0.75, -0.25, 0.25, 0.75) for side in (-1, 1))
 ONE_JUMP = 5.0  # mean square of the fourth difference of a unit jump in one of the four panels: (1 + 9 + 9 + 1) / 4
-KINK = (
-    0.86 / ONE_JUMP
-)  # a kink anywhere leaves 0.86 of the scatter of the claims in the square of the fourth difference
+KINK = 0.86 / ONE_JUMP  # the square of a kink's fourth difference is 0.86 of the scatter that it leaves in the claims
 
 
 def _orthonormal(nodes: Sequence[float]) -> list[list[float]]:
@@ -76,7 +74,8 @@ class Segment:
 
     `nodes` are the changes over the segment that are claimed at each node, `scatter` the variance of one of them,
     `size` the root of the sum of squares of the entries' contributions, `rounding` the standard deviation of the claim
-    by rounding of the entries, and `shortest` the shortest displacement of a coordinate between the ends.
+    by rounding of the entries, and `shortest` the shortest displacement of a coordinate between the ends. A segment
+    that is not `beyond_doubt` cannot disagree.
     """
 
     values: Values
@@ -88,6 +87,7 @@ class Segment:
     largest_contribution: float
     largest_entry: float
     shortest: float
+    beyond_doubt: bool = True
 
     @property
     def claimed(self) -> float:

@@ -36,7 +36,7 @@ LEAP = 64.0  # the same where rounding leaves room for it
 NARROWEST = 32.0  # units in the last place of the inputs in a half-width, so that four panels are told apart
 SEARCH = 30  # calls of the function and its derivative, after which no other half-width is tried
 SEGMENTS = 3  # random segments: two confirm each other, and one may be blind to an error
-MORE = 2  # further segments, asked for if one of the three stands alone or nearly so
+MORE = 2  # further segments where no half-width was searched for, if one of the three stands alone or nearly so
 NEARLY = 0.75  # bars, from which on an agreement is worth another look: three standard deviations
 CLEARLY = 1.3  # bars that one of two segments is outside by: the standard deviations are estimates, good to a fifth
 MEANINGFUL = 0.1  # of the largest contribution of one entry: a wider bar verifies no single entry
@@ -119,9 +119,10 @@ def _best_width(question: Question, seed: int) -> Segment | None:
     """Shrink the first segment until its bar is narrow or rounding dominates it; return the one with the best bar.
 
     Below the quantum of a function its values stand still, and no noise is seen: a segment that contradicts a wider
-    one is not taken.
+    one is not taken. Of few outputs, which may all stand still between two jumps, a segment cannot disagree if the
+    function was rough on a wider one.
     """
-    width, spent = WIDEST, 0
+    width, spent, leapt = WIDEST, 0, False
     tried: list[Segment] = []
     while spent < SEARCH and width >= NARROWEST * question.subject.precision:
         values = values_along(question, seed, width)
@@ -130,7 +131,7 @@ def _best_width(question: Question, seed: int) -> Segment | None:
         if values is not None:
             noise, rough = DEVIATIONS * math.sqrt(values.noise), DEVIATIONS * math.sqrt(values.rough)
             if rough > max(values.size, LEAP * noise):
-                shrink = LEAP
+                shrink, leapt = LEAP, True
             elif segment := claims_along(question, values):
                 spent += len(NODES)
                 if not all(_consistent(segment, wider) for wider in tried):
@@ -141,17 +142,23 @@ def _best_width(question: Question, seed: int) -> Segment | None:
                     break
                 shrink = LEAP if segment.smooth_part > LEAP * noise else SHRINK
         width /= shrink
-    return min(tried, key=lambda segment: segment.bar / _size(segment), default=None)
+    best = min(tried, key=lambda segment: segment.bar / _size(segment), default=None)
+    if best and leapt and effective_count(best.values.ends[-1] - best.values.ends[0]) < MANY:
+        return replace(best, beyond_doubt=False)
+    return best
 
 
 def _consistent(segment: Segment, wider: Segment) -> bool:
-    """Return True if the claim and every output behave on a part of a segment as on all of it, within its roughness."""
+    """Return True if the outputs and the residual behave on a part of a segment as on all of it.
+
+    Half a bar of the wider segment, two standard deviations, is enough: where it errs, the wider segment is kept.
+    """
     near, far = segment.values, wider.values
     (a, *_, b), (c, *_, d) = near.ends, far.ends
     apart = far.cotangent * ((b - a) * (far.width / near.width) - (d - c))
-    allowed = 0.5 * far.size + DEVIATIONS * math.sqrt(far.rough + far.noise)
+    allowed = 0.5 * far.size + DEVIATIONS / 2 * math.sqrt(far.rough + far.noise)
     residuals = [(each.measured - each.claimed) / _size(each) for each in (segment, wider)]
-    bars = segment.bar / _size(segment) + wider.bar / _size(wider)
+    bars = segment.bar / _size(segment) + wider.bar / _size(wider) / 2
     return math.sqrt(float(apart @ apart)) <= allowed and abs(residuals[0] - residuals[1]) <= bars
 
 
@@ -163,7 +170,7 @@ def _segments(question: Question, seed: int, first: Segment) -> list[Segment]:
     """Ask along further segments as wide as the first; return none where the function is undefined on one of them."""
     segments = [first]
     for number in range(1, SEGMENTS + MORE):
-        if number >= SEGMENTS and not _doubtful(_pooled(segments)):
+        if number >= SEGMENTS and (first.values.width < WIDEST or not _doubtful(_pooled(segments))):
             break
         values = values_along(question, seed + number, first.values.width)
         segment = claims_along(question, values) if values else None
@@ -197,6 +204,8 @@ def _outside(segments: Sequence[Segment]) -> list[Segment]:
 def _outcome(question: Question, segments: Sequence[Segment]) -> Outcome:
     if all(segment.excess <= 1 for segment in segments):
         return Outcome.AGREES if all(map(_meaningful, segments)) else Outcome.UNDECIDED
+    if not segments[0].beyond_doubt:
+        return Outcome.UNDECIDED
     unsteady = math.fsum(segment.unsteadiness for segment in segments) / len(segments)
     many = all(effective_count(each.values.ends[-1] - each.values.ends[0]) >= MANY for each in segments)
     chance = 0.0 if many else DEVIATIONS * math.sqrt(max(0.0, unsteady))
