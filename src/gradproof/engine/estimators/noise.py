@@ -1,0 +1,98 @@
+"""The noise of values and of claims, measured where it can be and never less than a rounding in the last place.
+
+Values and claims are taken a few units in the last place apart, where the function is a polynomial of low degree. What
+differences leave of them is noise (Moré and Wild, "Estimating computational noise", 2011).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from gradproof.engine.estimators.question import Question, claimed_parts, cotangent_of, direction_of, value_at
+from gradproof.engine.slopes import precision_shown
+from gradproof.engine.subject import Array, Subject
+from gradproof.engine.weighing import CLAIM_ACCURACY
+
+DEVIATIONS = 4.0  # standard deviations of all errors together in a bar: one alarm in 16,000 if they were Gaussian
+QUANTUM = 12**-0.5  # standard deviation of a rounding error, in units in the last place
+ROUNDINGS = 4.0  # units of the precision inside, single for a function in half precision, that a rule's own steps cost
+SINGLE = 2.0**-23  # the spacing of single-precision numbers near one
+TINY = 4.0  # units in the last place of numbers as large as the point, between the places where noise is looked at
+FEW = 3  # outputs: of so few, noise is looked at more than once, since two differences may both be small by chance
+SAMPLE = 1 << 12  # outputs that stand for all when a cast is looked for
+
+FIVE = (-2.0, -1.0, 0.0, 1.0, 2.0)
+CUBIC, QUARTIC = (-1.0, 2.0, 0.0, -2.0, 1.0), (1.0, -4.0, 6.0, -4.0, 1.0)  # differences; squares add up to 10 and 70
+
+
+def difference(values: Sequence[Array], weights: Sequence[float]) -> Array:
+    """Add up weighted values at equispaced places."""
+    return sum(weight * value for weight, value in zip(weights, values, strict=True))
+
+
+def scatter_nearby(question: Question, seed: int) -> Array:
+    """Estimate the variance of the noise of every value, from values a few units in the last place from the point.
+
+    Of five equispaced values the cubic and the quartic differences are noise: the function itself is quadratic there.
+    """
+    subject = question.subject
+    times = 1 + int(FEW / effective_count(value_at(subject, cotangent_of(subject, seed), 0 * subject.point)))
+    scatter = 0 * subject.centre
+    for number in range(times):
+        width = (1 + number) * TINY * subject.precision
+        step, cotangent = direction_of(question, seed + number, width), cotangent_of(subject, seed)
+        values = [value_at(subject, cotangent, t * step) for t in FIVE]
+        scatter = scatter + difference(values, CUBIC) ** 2 / 10 + difference(values, QUARTIC) ** 2 / 70
+    return subject.arrays.where(subject.arrays.isfinite(scatter), scatter / (2 * times), 0.0)
+
+
+def noise_of_claims(question: Question, seed: int) -> float:
+    """Estimate the standard deviation of a claim by the rule's own rounding, relative to its contributions.
+
+    What is asked, a cotangent or a direction, is varied by a few units in the last place. The rule is linear in it, so
+    that a second difference is noise. No rule is better than the last place of its entries.
+    """
+    subject = question.subject
+    step, cotangent = direction_of(question, seed, 1.0), cotangent_of(subject, seed)
+    asked = step if subject.mode == "forward" else cotangent
+    beside = asked * (1 + TINY * subject.gradient_precision)
+    both = [subject.rounded(beside), 2 * asked - subject.rounded(beside)]
+    pairs = [(cotangent, each) if subject.mode == "forward" else (each, step) for each in (*both, asked)]
+    before, after, here = (claimed_parts(subject, u, 0 * step, v) for u, v in pairs)
+    second, size = after - 2 * here + before, float(here @ here)
+    noise = math.sqrt(float(second @ second) / 6 / size) if size else 0.0
+    unit = subject.gradient_precision
+    least = QUANTUM * unit + ROUNDINGS * min(unit, SINGLE) / DEVIATIONS + CLAIM_ACCURACY
+    return max(least, noise if math.isfinite(noise) else 0.0)
+
+
+def effective_count(values: Array) -> float:
+    """Return how many values of equal size would vary as much: 1 where one is far larger than all others."""
+    largest = float(abs(values).max())
+    squares = (values / largest) ** 2 if largest else values + 1
+    return float(squares.sum() ** 2 / (squares @ squares))
+
+
+def deviations(question: Question, value: Array) -> Array:
+    """Return the standard deviation of the rounding of every output: in its last place, or as its scatter shows."""
+    return question.subject.arrays.maximum(last_places(question.subject, value), question.scatter**0.5)
+
+
+def variance_of(question: Question, value: Array, cotangent: Array) -> float:
+    """Return the variance of ⟨u, f⟩ by the last places of the values, or by their scatter where that is more."""
+    squares = cotangent**2
+    return max(float(last_places(question.subject, value) ** 2 @ squares), float(question.scatter @ squares))
+
+
+def last_places(subject: Subject, value: Array) -> Array:
+    """Return the standard deviation of a rounding of every output, in the precision that its tensor's values show."""
+    xp = subject.arrays
+    mantissa = abs(xp.frexp(value)[0])
+    binade = 0.5 * xp.where(mantissa > 0, abs(value) / xp.where(mantissa > 0, mantissa, 1.0), 0.0)
+    spacing = xp.zeros_like(value)
+    for start, stop in subject.outputs.spans:
+        every = slice(start, stop, max(1, (stop - start) // SAMPLE))
+        unit = precision_shown(xp, [value[every]]) or subject.precision
+        spacing[start:stop] = unit * binade[start:stop] + subject.tiny
+    return QUANTUM * spacing

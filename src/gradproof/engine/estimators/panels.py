@@ -1,0 +1,210 @@
+"""One segment through the point: the change in value, the claimed change, and the errors of both.
+
+The segment has four panels. The values at their five ends give the change in every panel, and their fourth difference
+shows how rough the function is. Two Gauss nodes in each panel integrate the claim; what no cubic explains of the claims
+at all eight is their scatter, by noise, kinks and truncation alike.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from gradproof.engine.estimators.noise import DEVIATIONS, QUARTIC, difference, variance_of
+from gradproof.engine.estimators.question import (
+    Question,
+    claimed_parts,
+    cotangent_of,
+    direction_of,
+    place_of,
+    value_at,
+)
+from gradproof.engine.subject import Array, Subject
+from gradproof.engine.weighing import SPREAD
+
+PANEL_ENDS = (-1.0, -0.5, 0.0, 0.5, 1.0)
+NODES = tuple(middle + side * 0.25 / math.sqrt(3) for middle in (-0.75, -0.25, 0.25, 0.75) for side in (-1, 1))
+ONE_JUMP = 5.0  # mean square of the fourth difference of a unit jump in one of the four panels: (1 + 9 + 9 + 1) / 4
+KINK = 0.86 / ONE_JUMP  # the square of a kink's fourth difference is 0.86 of the scatter that it leaves in the claims
+
+
+def _orthonormal(nodes: Sequence[float]) -> list[list[float]]:
+    """Return the polynomials of degree 0, 1, 2, … at the nodes, orthonormal under the plain sum over the nodes."""
+    basis: list[list[float]] = []
+    for degree in range(len(nodes)):
+        vector = [node**degree for node in nodes]
+        for other in basis * 2:  # twice is enough (Kahan)
+            along = math.fsum(map(float.__mul__, vector, other))
+            vector = [mine - along * its for mine, its in zip(vector, other, strict=True)]
+        length = math.sqrt(math.fsum(entry**2 for entry in vector))
+        basis.append([entry / length for entry in vector])
+    return basis
+
+
+# Degrees four to seven. The composite rule and the interpolatory rule on all eight nodes differ by 0.002 of the fourth
+# coefficient and 0.06 of the sixth, far less than the scatter, which is made of them, adds to the bar.
+UNEXPLAINED = _orthonormal(NODES)[4:]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Values:
+    """The function at the panels' ends.
+
+    `panels` are the changes of ⟨u, f⟩ in each panel, `size` is the root of the sum of squares of the outputs' changes
+    over all of them, `noise` the variance of the change by rounding, `uneven` that of a value by rounding of its place,
+    `rough` the variance of the change by jumps or kinks that fourth differences suggest. `ends` are the values.
+    """
+
+    width: float
+    step: Array
+    cotangent: Array
+    ends: tuple[Array, ...]
+    panels: tuple[float, ...]
+    size: float
+    noise: float
+    uneven: float
+    rough: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """The values along a segment beside the claims at its nodes.
+
+    `nodes` are the changes over the segment that are claimed at each node, `scatter` the variance of one of them,
+    `size` the root of the sum of squares of the entries' contributions, `rounding` the standard deviation of the claim
+    by rounding of the entries, and `shortest` the shortest displacement of a coordinate between the ends. A segment
+    that is not `beyond_doubt` cannot disagree.
+    """
+
+    values: Values
+    nodes: tuple[float, ...]
+    scatter: float
+    size: float
+    rounding: float
+    tolerated: float
+    largest_contribution: float
+    largest_entry: float
+    shortest: float
+    beyond_doubt: bool = True
+
+    @property
+    def claimed(self) -> float:
+        """The integral of the claims."""
+        return math.fsum(self.nodes) / len(NODES)
+
+    @property
+    def measured(self) -> float:
+        """The change in value."""
+        return math.fsum(self.values.panels)
+
+    @property
+    def smooth_part(self) -> float:
+        """The part of the bar that a shorter segment makes smaller: jumps that no kink explains, and quadrature."""
+        jumps = max(0.0, self.values.rough - KINK * self.scatter)
+        return DEVIATIONS * math.sqrt(jumps + self.scatter / len(NODES))
+
+    @property
+    def rounded_part(self) -> float:
+        """The part of the bar that a shorter segment does not make smaller."""
+        return DEVIATIONS * math.sqrt(self.values.noise + self.rounding**2)
+
+    @property
+    def bar(self) -> float:
+        """How far measuring and rounding may set the claimed and the measured change apart."""
+        return math.hypot(self.smooth_part, self.rounded_part)
+
+    @property
+    def residual(self) -> float:
+        """How far they lie apart."""
+        return abs(self.measured - self.claimed)
+
+    @property
+    def excess(self) -> float:
+        """The same in bars."""
+        allowed = self.bar + self.tolerated
+        return self.residual / allowed if allowed else math.inf * (self.residual > 0)
+
+    @property
+    def parts(self) -> list[float]:
+        """The residuals of the panels."""
+        claims = [first + second for first, second in zip(self.nodes[::2], self.nodes[1::2], strict=True)]
+        return [change - claim / len(NODES) for change, claim in zip(self.values.panels, claims, strict=True)]
+
+    @property
+    def unsteadiness(self) -> float:
+        """The variance of the residual, were each panel's drawn at random about a trend; noise is taken off.
+
+        Of the residuals of four panels the quadratic and the cubic part are left, orthonormal. For a unit of noise in
+        every value they have variances of 5/2 and 7/2.
+        """
+        first, second, third, fourth = self.parts
+        square = ((first - second - third + fourth) / 2) ** 2 + (fourth - 3 * third + 3 * second - first) ** 2 / 20
+        return 4 * (square / 2 - 3 * (self.values.noise / 2 + self.values.uneven))
+
+
+def values_along(question: Question, seed: int, width: float) -> Values | None:
+    """Evaluate the function along a random segment of this half-width; None where it is undefined."""
+    subject = question.subject
+    step, cotangent = direction_of(question, seed, width), cotangent_of(subject, seed)
+    ends = tuple(value_at(subject, cotangent, t * step) for t in PANEL_ENDS)
+    if not all(bool(subject.arrays.isfinite(value).all()) for value in ends):
+        return None
+    fourth, change = cotangent * difference(ends, QUARTIC), cotangent * (ends[-1] - ends[0])
+    square = float(change @ change)
+    noise = variance_of(question, ends[0], cotangent) + variance_of(question, ends[-1], cotangent)
+    uneven = _unevenness(subject, step) * square
+    jumps = float(fourth @ fourth) - 70 * (noise / 2 + uneven)
+    return Values(
+        width=width,
+        step=step,
+        cotangent=cotangent,
+        ends=ends,
+        panels=tuple(float(cotangent @ (after - before)) for before, after in pairwise(ends)),
+        size=math.sqrt(square),
+        noise=noise,
+        uneven=uneven,
+        rough=max(0.0, jumps) / ONE_JUMP,
+    )
+
+
+def claims_along(question: Question, values: Values) -> Segment | None:
+    """Ask for the claims at the nodes of a segment; None where one is not finite."""
+    subject = question.subject
+    across = place_of(subject, values.step) - place_of(subject, -values.step)
+    claims = [claimed_parts(subject, values.cotangent, t * values.step, across) for t in NODES]
+    nodes = tuple(float(parts.sum()) for parts in claims)
+    if not all(map(math.isfinite, nodes)):
+        return None
+    size = math.sqrt(math.fsum(float(parts @ parts) for parts in claims) / len(claims))
+    coefficients = [math.fsum(map(float.__mul__, polynomial, nodes)) for polynomial in UNEXPLAINED]
+    contributions = abs(sum(claims) / len(claims))
+    shortest, weights = _shortest(subject, across), abs(across if subject.mode == "reverse" else values.cotangent)
+    entries = subject.arrays.where(weights > 0, contributions / weights, 0.0)
+    return Segment(
+        values=values,
+        nodes=nodes,
+        scatter=math.fsum(coefficient**2 for coefficient in coefficients) / len(coefficients),
+        size=size,
+        rounding=question.claim_noise * size,
+        tolerated=SPREAD * (question.rtol * size + question.atol * math.sqrt(float(across @ across))),
+        largest_contribution=float(contributions.max()),
+        largest_entry=float(entries.max()) / (1.0 if subject.mode == "reverse" else shortest),
+        shortest=shortest,
+    )
+
+
+def _unevenness(subject: Subject, step: Array) -> float:
+    """Return the variance of a value by rounding of the panels' ends, relative to the square of the change."""
+    places = [place_of(subject, t * step) for t in PANEL_ENDS]
+    middle, across = (places[0] + places[-1]) / 2, places[-1] - places[0]
+    off = [place - middle - t / 2 * across for place, t in zip(places, PANEL_ENDS, strict=True)]
+    squares = [weight**2 * float(each @ each) for weight, each in zip(QUARTIC, off, strict=True)]
+    length = float(across @ across)
+    return math.fsum(squares) / (70 * length) if length else 0.0
+
+
+def _shortest(subject: Subject, across: Array) -> float:
+    distance = abs(across)
+    return float(subject.arrays.where(distance > 0, distance, math.inf).min())

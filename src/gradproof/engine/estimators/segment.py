@@ -1,0 +1,291 @@
+"""The segment test: the claimed gradient, integrated along a segment, against the change in value.
+
+For end points a and b around the point, and a cotangent u, the fundamental theorem of calculus says
+
+    ⟨u, f(b) − f(a)⟩ = ∫₀¹ ⟨Jᵀ(p(s)) u, b − a⟩ ds,   p(s) = a + s (b − a).
+
+The left side needs no small step, so the test is the second opinion on functions whose values are quantised, noisy or
+oscillating on small steps. What is verified is the rule in a neighbourhood of the point, of the half-width that the
+result states.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from gradproof.engine.estimators.noise import (
+    DEVIATIONS,
+    SAMPLE,
+    deviations,
+    effective_count,
+    last_places,
+    noise_of_claims,
+    scatter_nearby,
+)
+from gradproof.engine.estimators.panels import NODES, PANEL_ENDS, Segment, claims_along, values_along
+from gradproof.engine.estimators.question import Question, claimed_parts, place_of, value_at
+from gradproof.engine.results import Resolution
+from gradproof.engine.subject import Array, Subject
+
+WIDEST = 0.3  # half-width of the first segment, relative to the point's scale: wide against the rounding of values
+SHRINK = 8.0  # from one half-width to the next; a fourth difference falls by 8⁴ where the function is smooth
+LEAP = 64.0  # the same where rounding leaves room for it
+NARROWEST = 32.0  # units in the last place of the inputs in a half-width, so that four panels are told apart
+SEARCH = 30  # calls of the function and its derivative, after which no other half-width is tried
+SEGMENTS = 3  # random segments: two confirm each other, and one may be blind to an error
+MORE = 2  # further segments where no half-width was searched for, if one of the three stands alone or nearly so
+NEARLY = 0.75  # bars, from which on an agreement is worth another look: three standard deviations
+CLEARLY = 1.3  # bars that one of two segments is outside by: the standard deviations are estimates, good to a fifth
+MEANINGFUL = 0.1  # of the largest contribution of one entry: a wider bar verifies no single entry
+MANY = 16  # outputs whose fourth differences show roughness for sure; of fewer, residuals must be steady too
+LONE = 0.75  # of the residuals of four panels in one of them: concentrated, as by a jump in the function
+FEWER = 3  # binary digits that numbers below 1/64 of the largest lack on a fixed grid, and not in a float format
+ENOUGH = 8  # such numbers: all of them lack three digits by chance once in 8⁸ times
+ALIKE = 0.25  # relative: slopes on a fine step and from afar that differ by less are those of one smooth function
+STRANGE = 4.0  # times the rounding of values, from which on their noise is not known to be rounding
+FELT = 32.0  # standard deviations of their noise by which outputs move on the finest step that still shows their slope
+INPUT_STEPS = 8.0  # units in the last place of the inputs in this step at least: rounded ones are good to a tenth
+
+
+class Outcome(enum.Enum):
+    """What the segments say of the rule.
+
+    >>> Outcome("agrees") is Outcome.AGREES
+    True
+    """
+
+    AGREES = "agrees"
+    DISAGREES = "disagrees"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentResult:
+    """What was claimed and measured on the segment that decided, and how far the two may lie apart.
+
+    `half_width` is relative to the point's scale. Where nothing was measured the numbers are NaN.
+    """
+
+    outcome: Outcome
+    claimed: float
+    measured: float
+    bar: float
+    resolution: Resolution
+    half_width: float
+
+
+NOTHING = SegmentResult(
+    outcome=Outcome.UNDECIDED,
+    claimed=math.nan,
+    measured=math.nan,
+    bar=math.nan,
+    resolution=Resolution(absolute=math.inf, relative=math.inf),
+    half_width=math.nan,
+)
+
+
+def second_opinion(
+    subject: Subject, *, seed: int, rtol: float = 0.0, atol: float = 0.0, low: int = 0, high: int | None = None
+) -> SegmentResult:
+    """Hold the claimed gradient against the change in value along random segments through the point.
+
+    `low` and `high` restrict the segments to a range of input coordinates. `rtol` and `atol` are errors of an entry
+    that are tolerated. AGREES says that the bar would have shown an error of a tenth in the largest contribution.
+    DISAGREES says that the rule is wrong, and not the function rough: two segments are clearly outside their bars, the
+    residual is spread along them, and it does not vanish on fine steps.
+    """
+    stop = subject.inputs.size if high is None else high
+    question = Question(subject=subject, low=low, high=stop, rtol=rtol, atol=atol)
+    question = replace(question, scatter=scatter_nearby(question, seed), claim_noise=noise_of_claims(question, seed))
+    first = _best_width(question, seed)
+    segments = _segments(question, seed, first) if first else []
+    if not segments:
+        return NOTHING
+    worst = max(segments, key=lambda segment: segment.excess)
+    return SegmentResult(
+        outcome=_outcome(question, segments),
+        claimed=worst.claimed,
+        measured=worst.measured,
+        bar=worst.bar + worst.tolerated,
+        resolution=_resolution(segments),
+        half_width=worst.values.width,
+    )
+
+
+def _best_width(question: Question, seed: int) -> Segment | None:
+    """Shrink the first segment until its bar is narrow or rounding dominates it; return the one with the best bar.
+
+    Below the quantum of a function its values stand still, and no noise is seen: a segment that contradicts a wider
+    one is not taken. Of few outputs, which may all stand still between two jumps, a segment cannot disagree if the
+    function was rough on a wider one.
+    """
+    width, spent, leapt = WIDEST, 0, False
+    tried: list[Segment] = []
+    while spent < SEARCH and width >= NARROWEST * question.subject.precision:
+        values = values_along(question, seed, width)
+        spent += len(PANEL_ENDS) - 1
+        shrink = SHRINK
+        if values is not None:
+            noise, rough = DEVIATIONS * math.sqrt(values.noise), DEVIATIONS * math.sqrt(values.rough)
+            if rough > max(values.size, LEAP * noise):
+                shrink, leapt = LEAP, True
+            elif segment := claims_along(question, values):
+                spent += len(NODES)
+                if not all(_consistent(segment, wider) for wider in tried):
+                    break
+                tried.append(segment)
+                narrow = MEANINGFUL / 2 * segment.largest_contribution
+                if segment.smooth_part <= max(narrow, SHRINK * noise, segment.rounded_part):
+                    break
+                shrink = LEAP if segment.smooth_part > LEAP * noise else SHRINK
+        width /= shrink
+    best = min(tried, key=lambda segment: segment.bar / _size(segment), default=None)
+    if best and leapt and effective_count(best.values.ends[-1] - best.values.ends[0]) < MANY:
+        return replace(best, beyond_doubt=False)
+    return best
+
+
+def _consistent(segment: Segment, wider: Segment) -> bool:
+    """Return True if the outputs and the residual behave on a part of a segment as on all of it.
+
+    Half a bar of the wider segment, two standard deviations, is enough: where it errs, the wider segment is kept.
+    """
+    near, far = segment.values, wider.values
+    (a, *_, b), (c, *_, d) = near.ends, far.ends
+    apart = far.cotangent * ((b - a) * (far.width / near.width) - (d - c))
+    allowed = 0.5 * far.size + DEVIATIONS / 2 * math.sqrt(far.rough + far.noise)
+    residuals = [(each.measured - each.claimed) / _size(each) for each in (segment, wider)]
+    bars = segment.bar / _size(segment) + wider.bar / _size(wider) / 2
+    return math.sqrt(float(apart @ apart)) <= allowed and abs(residuals[0] - residuals[1]) <= bars
+
+
+def _size(segment: Segment) -> float:
+    return max(segment.size, segment.values.size) or 1.0
+
+
+def _segments(question: Question, seed: int, first: Segment) -> list[Segment]:
+    """Ask along further segments as wide as the first; return none where the function is undefined on one of them."""
+    segments = [first]
+    for number in range(1, SEGMENTS + MORE):
+        if number >= SEGMENTS and (first.values.width < WIDEST or not _doubtful(_pooled(segments))):
+            break
+        values = values_along(question, seed + number, first.values.width)
+        segment = claims_along(question, values) if values else None
+        if segment is None:
+            return []
+        segments.append(segment)
+    return _pooled(segments)
+
+
+def _doubtful(segments: Sequence[Segment]) -> bool:
+    """Return True if a segment is near or outside its bar, and no other confirms it."""
+    return len(_outside(segments)) < 2 and any(segment.excess > NEARLY for segment in segments)
+
+
+def _pooled(segments: Sequence[Segment]) -> list[Segment]:
+    """Return the segments with variances and sizes no less than the mean of all: one may be small by chance."""
+    size = math.sqrt(math.fsum(segment.values.size**2 for segment in segments) / len(segments))
+    rough = math.fsum(segment.values.rough for segment in segments) / len(segments)
+    scatter = math.fsum(segment.scatter for segment in segments) / len(segments)
+    pooled = []
+    for segment in segments:
+        values = replace(segment.values, rough=max(segment.values.rough, rough), size=max(segment.values.size, size))
+        pooled.append(replace(segment, values=values, scatter=max(segment.scatter, scatter)))
+    return pooled
+
+
+def _outside(segments: Sequence[Segment]) -> list[Segment]:
+    return [segment for segment in segments if segment.excess > 1]
+
+
+def _outcome(question: Question, segments: Sequence[Segment]) -> Outcome:
+    if all(segment.excess <= 1 for segment in segments):
+        return Outcome.AGREES if all(map(_meaningful, segments)) else Outcome.UNDECIDED
+    if not segments[0].beyond_doubt:
+        return Outcome.UNDECIDED
+    unsteady = math.fsum(segment.unsteadiness for segment in segments) / len(segments)
+    many = all(effective_count(each.values.ends[-1] - each.values.ends[0]) >= MANY for each in segments)
+    chance = 0.0 if many else DEVIATIONS * math.sqrt(max(0.0, unsteady))
+    outside = [each for each in _outside(segments) if _spread(each) and _smooth(each) and each.residual > chance]
+    if (
+        len(outside) < 2
+        or max(each.excess for each in outside) < CLEARLY
+        or (_zero(segments) and _on_a_grid(question.subject.arrays, outside[0].values.ends[2]))
+    ):
+        return Outcome.UNDECIDED
+    return Outcome.UNDECIDED if _holds_on_fine_steps(question, outside[0]) else Outcome.DISAGREES
+
+
+def _meaningful(segment: Segment) -> bool:
+    """Return True if the bar would have shown an error of a tenth in the largest contribution of an entry."""
+    return segment.largest_entry > 0 and segment.bar <= max(
+        MEANINGFUL * segment.largest_contribution, segment.tolerated
+    )
+
+
+def _spread(segment: Segment) -> bool:
+    """Return True if the residual is not in one panel alone, as it is where the function jumps once."""
+    parts = [abs(part) for part in segment.parts]
+    return max(parts) <= LONE * math.fsum(parts)
+
+
+def _smooth(segment: Segment) -> bool:
+    """Return True if the values change by more than they are rough, so that they have a slope to disagree with."""
+    return DEVIATIONS * math.sqrt(segment.values.noise + segment.values.rough) <= segment.values.size
+
+
+def _zero(segments: Sequence[Segment]) -> bool:
+    return not any(segment.largest_entry for segment in segments)
+
+
+def _resolution(segments: Sequence[Segment]) -> Resolution:
+    """Return the error in one entry that would have been clearly outside on two segments."""
+    needed = [(CLEARLY * (each.bar + each.tolerated) + each.residual) / each.shortest for each in segments]
+    absolute, entry = sorted(needed)[1], max(segment.largest_entry for segment in segments)
+    return Resolution(absolute=absolute, relative=absolute / entry if entry else math.inf)
+
+
+def _holds_on_fine_steps(question: Question, segment: Segment) -> bool:
+    """Return True if the function is rough on the finest steps that show a slope, and the claim is right on them.
+
+    A staircase, a sawtooth or a ripple has one slope almost everywhere and another one from afar. Outputs that jump on
+    the fine step are left out; the others follow the slope almost everywhere.
+    """
+    subject, step, cotangent = question.subject, segment.values.step, segment.values.cotangent
+    xp, ends = subject.arrays, segment.values.ends
+    change, noise = ends[-1] - ends[0], deviations(question, ends[2])
+    finest = sorted((FELT * noise / abs(change))[abs(change) > 0].tolist())
+    t = max(2 * finest[len(finest) // 8], INPUT_STEPS * subject.precision / segment.values.width) if finest else 1.0
+    if not t < 0.25:  # there is no finer step; noise of unknown origin may be structure
+        return float(abs(cotangent) @ noise) > STRANGE * float(abs(cotangent) @ last_places(subject, ends[2]))
+    fine = value_at(subject, cotangent, t * step) - value_at(subject, cotangent, -t * step)
+    seen = t * abs(change) >= FELT * noise
+    apart = (abs(fine - t * change) > ALIKE * t * abs(change))[seen]
+    if 2 * int(apart.sum()) <= apart.shape[0]:  # the function is as smooth as it looks
+        return False
+    still = seen & (abs(fine) <= 2 * t * abs(change))
+    rest: Array = xp.where(still, cotangent, 0.0)
+    across = place_of(subject, t * step) - place_of(subject, -t * step)
+    claimed = float(claimed_parts(subject, rest, 0 * step, across).sum())
+    bar = DEVIATIONS * math.sqrt(2 * float((rest * noise) @ (rest * noise)))
+    near, far = abs(float(rest @ fine) - claimed), abs(t * float(rest @ change) - claimed)
+    return bool(near <= max(far / 2, bar))
+
+
+def _on_a_grid(xp: Array, values: Array) -> bool:
+    """Return True if the values are counts: multiples of one number, small ones of fewer binary digits than large."""
+    every = abs(values[:: max(1, values.shape[0] // SAMPLE)])
+    if bool((every == xp.round(every)).all()):
+        return True
+    small: Array = every[(every > 0) & (every < every.max() / 4**FEWER)]
+    return int(small.shape[0]) >= ENOUGH and _digits(xp, small) <= _digits(xp, every) - FEWER
+
+
+def _digits(xp: Array, values: Array) -> int:
+    """Return the number of binary digits that these values need."""
+    mantissa = xp.frexp(values)[0]
+    fitting = (n for n in range(53) if not bool((mantissa * 2.0**n != xp.round(mantissa * 2.0**n)).any()))
+    return next(fitting, 53)
