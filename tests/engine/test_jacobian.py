@@ -8,7 +8,6 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from numpy_subject import NumpySubject, hashed
 
-from gradproof.engine.diagnosis.samples import columns
 from gradproof.engine.jacobian import cover as jacobian
 from gradproof.engine.jacobian.cover import judge_fully
 from gradproof.engine.options import Probing
@@ -835,7 +834,7 @@ def test_bands_and_batches_make_no_difference(name, mode, scene, held, at_once, 
     error = SCENES[scene]
     whole = judged(mixing(name, 5, error), mode)
     monkeypatch.setattr(jacobian, "HELD", held)
-    monkeypatch.setattr(columns, "AT_ONCE", at_once)
+    monkeypatch.setattr("gradproof.engine.jacobian.columns.AT_ONCE", at_once)
     judgement = judged(mixing(name, 5, error), mode)
 
     assert judgement.verdict is whole.verdict
@@ -924,7 +923,7 @@ def test_a_pushforward_is_asked_for_once_a_column():
 
 @both_modes
 def test_progress_is_told_and_ends_with_all_of_it(mode, monkeypatch):
-    monkeypatch.setattr(columns, "AT_ONCE", 1)
+    monkeypatch.setattr("gradproof.engine.jacobian.columns.AT_ONCE", 1)
     told = []
     judge_fully(
         in_mode(mixing("dense", 0), mode),

@@ -116,7 +116,7 @@ def test_of_a_gradient_that_is_wrong_throughout_ten_entries_are_shown(make, size
 
     assert len(indices(judgement)) == SHOWN == 10
     assert len(set(indices(judgement))) == 10
-    assert "at least 10 entries" in judgement.reason
+    assert "at least 10 entries" in judgement.message
 
 
 def test_errors_of_either_sign_that_nearly_cancel_are_both_found():

@@ -18,6 +18,7 @@ from gradproof.engine.pictures import remainders
 from gradproof.engine.probe import LOW, Probe
 from gradproof.engine.probing import FEW, ask
 from gradproof.engine.results import Entry, Finding, Obstacle, Reading, Resolution, Verdict
+from gradproof.engine.second_opinion import seconded
 from gradproof.engine.subject import DerivativeError, Subject
 from gradproof.engine.verdict import EMPTY, UNMEASURED, Judgement
 
@@ -40,7 +41,7 @@ def judge(subject: Subject, *, probes: int, seed: int, options: Probing) -> Judg
     # one output of twenty without a slope may be an accident
     evidence = Evidence(subject, options, seed, spared=max(FEW * outputs, float(outputs >= 20)))
     try:
-        return evidence.judgement(probes)
+        return seconded(evidence.judgement(probes), subject, seed, options)
     except DerivativeError as error:
         return evidence.failed((raised(subject, error),))
 

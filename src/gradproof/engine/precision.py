@@ -18,6 +18,7 @@ from gradproof.engine.findings import raised
 from gradproof.engine.judging import judge
 from gradproof.engine.options import Probing
 from gradproof.engine.results import Entry, Finding, Obstacle, Reason, Resolution, Verdict
+from gradproof.engine.second_opinion import seconded
 from gradproof.engine.subject import Array, DerivativeError, Frame, Step, Subject
 from gradproof.engine.verdict import Judgement
 from gradproof.engine.views import rule_of
@@ -55,6 +56,19 @@ def judge_rounded(
     judged: Callable[..., Judgement] = judge,
 ) -> Judgement:
     """Judge the function in double precision, then its gradient in low precision by the one in double."""
+    judgement = _by_the_wide(subject, wide, probes=probes, seed=seed, options=options, judged=judged)
+    return seconded(judgement, subject, seed, options) if judgement.obstacle is INEXACT else judgement
+
+
+def _by_the_wide(
+    subject: Subject,
+    wide: Subject,
+    *,
+    probes: int,
+    seed: int,
+    options: Probing,
+    judged: Callable[..., Judgement],
+) -> Judgement:
     judgement = judged(wide, probes=probes, seed=seed, options=options)
     if judgement.verdict is Verdict.FAIL and _within_rounding(judgement, subject.numbers.precision):
         note = HIDDEN.format(error=max(abs(_relative(entry)) for entry in judgement.entries))

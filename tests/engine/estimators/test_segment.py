@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional
 
 from gradproof.engine.estimators.segment import Outcome, second_opinion
-from gradproof.engine.subject import in_mode
+from gradproof.engine.views import in_mode
 from gradproof.frameworks.torch.subject import TorchSubject
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # importlib mode puts no folder of tests on the path by itself

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from gradproof.engine.contraction import CLAIM_ACCURACY
+from gradproof.engine.estimators.differences import precision_shown
 from gradproof.engine.estimators.question import Question, claimed_parts, cotangent_of, direction_of, value_at
-from gradproof.engine.slopes import precision_shown
 from gradproof.engine.subject import Array, Subject
-from gradproof.engine.weighing import CLAIM_ACCURACY
 
 DEVIATIONS = 4.0  # standard deviations of all errors together in a bar: one alarm in 16,000 if they were Gaussian
 QUANTUM = 12**-0.5  # standard deviation of a rounding error, in units in the last place
@@ -40,11 +40,18 @@ def scatter_nearby(question: Question, seed: int) -> Array:
     times = 1 + int(FEW / effective_count(value_at(subject, cotangent_of(subject, seed), 0 * subject.point)))
     scatter = 0 * subject.centre
     for number in range(times):
-        width = (1 + number) * TINY * subject.precision
+        width = (1 + number) * TINY * subject.numbers.precision
         step, cotangent = direction_of(question, seed + number, width), cotangent_of(subject, seed)
         values = [value_at(subject, cotangent, t * step) for t in FIVE]
-        scatter = scatter + difference(values, CUBIC) ** 2 / 10 + difference(values, QUARTIC) ** 2 / 70
-    return subject.arrays.where(subject.arrays.isfinite(scatter), scatter / (2 * times), 0.0)
+        scatter = scatter + (difference(values, CUBIC) ** 2 / 10 + difference(values, QUARTIC) ** 2 / 70) / 2
+    return subject.arrays.where(subject.arrays.isfinite(scatter), scatter / times, 0.0)
+
+
+def contracted_scatter(subject: Subject, cotangent: Array, place: Array, step: Array) -> float:
+    """Estimate the variance of the contracted value in the same way: errors of the outputs may be alike."""
+    values = [float(cotangent @ value_at(subject, cotangent, place + t * step)) for t in FIVE]
+    scatter = (difference(values, CUBIC) ** 2 / 10 + difference(values, QUARTIC) ** 2 / 70) / 2
+    return scatter if math.isfinite(scatter) else 0.0
 
 
 def noise_of_claims(question: Question, seed: int) -> float:
@@ -56,13 +63,15 @@ def noise_of_claims(question: Question, seed: int) -> float:
     subject = question.subject
     step, cotangent = direction_of(question, seed, 1.0), cotangent_of(subject, seed)
     asked = step if subject.mode == "forward" else cotangent
-    beside = asked * (1 + TINY * subject.gradient_precision)
-    both = [subject.rounded(beside), 2 * asked - subject.rounded(beside)]
+    beside = asked * (1 + TINY * subject.numbers.precision)
+    frame = subject.inputs if subject.mode == "forward" else subject.outputs
+    rounded = frame.rounded(beside)
+    both = [rounded, 2 * asked - rounded]
     pairs = [(cotangent, each) if subject.mode == "forward" else (each, step) for each in (*both, asked)]
     before, after, here = (claimed_parts(subject, u, 0 * step, v) for u, v in pairs)
     second, size = after - 2 * here + before, float(here @ here)
     noise = math.sqrt(float(second @ second) / 6 / size) if size else 0.0
-    unit = subject.gradient_precision
+    unit = subject.numbers.precision
     least = QUANTUM * unit + ROUNDINGS * min(unit, SINGLE) / DEVIATIONS + CLAIM_ACCURACY
     return max(least, noise if math.isfinite(noise) else 0.0)
 
@@ -93,6 +102,6 @@ def last_places(subject: Subject, value: Array) -> Array:
     spacing = xp.zeros_like(value)
     for start, stop in subject.outputs.spans:
         every = slice(start, stop, max(1, (stop - start) // SAMPLE))
-        unit = precision_shown(xp, [value[every]]) or subject.precision
-        spacing[start:stop] = unit * binade[start:stop] + subject.tiny
+        unit = precision_shown(xp, [value[every]]) or subject.numbers.precision
+        spacing[start:stop] = unit * binade[start:stop] + subject.numbers.tiny
     return QUANTUM * spacing

@@ -12,17 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from gradproof.engine.contraction import SPREAD
 from gradproof.engine.estimators.noise import DEVIATIONS, QUARTIC, difference, variance_of
-from gradproof.engine.estimators.question import (
-    Question,
-    claimed_parts,
-    cotangent_of,
-    direction_of,
-    place_of,
-    value_at,
-)
+from gradproof.engine.estimators.question import Question, claimed_parts, cotangent_of, direction_of, place_of, value_at
 from gradproof.engine.subject import Array, Subject
-from gradproof.engine.weighing import SPREAD
 
 PANEL_ENDS = (-1.0, -0.5, 0.0, 0.5, 1.0)
 NODES = tuple(middle + side * 0.25 / math.sqrt(3) for middle in (-0.75, -0.25, 0.25, 0.75) for side in (-1, 1))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gradproof.engine.subject import Array, Subject
-from gradproof.engine.weighing import restricted
+from gradproof.engine.contraction import restricted
+from gradproof.engine.subject import Array, Step, Subject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,32 +26,32 @@ class Question:
 
 def direction_of(question: Question, seed: int, width: float) -> Array:
     """Draw a direction, `width` times the point's scale, within the range of coordinates that move."""
-    return restricted(question.subject, question.subject.direction(seed, width, False), question.low, question.high)
+    return restricted(question.subject, question.subject.direction(seed, Step(width)), question.low, question.high)
 
 
 def cotangent_of(subject: Subject, seed: int) -> Array:
     """Draw a cotangent; in reverse mode one that the outputs' precision holds, since the pullback rounds it."""
     cotangent = subject.cotangent(seed)
-    return cotangent if subject.mode == "forward" else subject.rounded(cotangent)
+    return cotangent if subject.mode == "forward" else subject.outputs.rounded(cotangent)
 
 
 def place_of(subject: Subject, step: Array) -> Array:
     """Return the displacement at which the function is evaluated if `step` is asked for, rounded as both are."""
-    asked, point = subject.rounded_direction(step), subject.point
-    return subject.arrays.where(asked == 0, 0.0, subject.rounded_direction(point + asked) - point)
+    asked, point = subject.inputs.rounded(step), subject.point
+    return subject.arrays.where(asked == 0, 0.0, subject.inputs.rounded(point + asked) - point)
 
 
 def value_at(subject: Subject, cotangent: Array, step: Array) -> Array:
     """Evaluate at the point plus `step`; zero for the outputs that have no weight."""
-    value = subject.evaluate(subject.rounded_direction(step), 1.0) if bool((step != 0).any()) else subject.centre
+    value = subject.evaluate(subject.inputs.rounded(step), 1.0) if bool((step != 0).any()) else subject.centre
     return subject.arrays.where(cotangent == 0, 0.0, value)
 
 
 def claimed_parts(subject: Subject, cotangent: Array, step: Array, across: Array) -> Array:
     """Ask at the point plus `step` for the change along `across`: a sum of the entries' or outputs' contributions."""
-    place = subject.rounded_direction(step)
+    place = subject.inputs.rounded(step)
     if subject.mode == "forward":
-        claimed, weights = subject.pushforward_at(place, subject.rounded_direction(across)), cotangent
+        claimed, weights = subject.pushforward(subject.inputs.rounded(across), place), cotangent
     else:
-        claimed, weights = subject.pullback_at(place, cotangent), across
+        claimed, weights = subject.pullback(cotangent, place), across
     return subject.arrays.where(weights == 0, 0.0, weights * claimed)

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from gradproof.engine.estimators.noise import (
     DEVIATIONS,
     SAMPLE,
+    contracted_scatter,
     deviations,
     effective_count,
     last_places,
@@ -26,7 +27,7 @@ from gradproof.engine.estimators.noise import (
     scatter_nearby,
 )
 from gradproof.engine.estimators.panels import NODES, PANEL_ENDS, Segment, claims_along, values_along
-from gradproof.engine.estimators.question import Question, claimed_parts, place_of, value_at
+from gradproof.engine.estimators.question import Question, claimed_parts, direction_of, place_of, value_at
 from gradproof.engine.results import Resolution
 from gradproof.engine.subject import Array, Subject
 
@@ -47,6 +48,8 @@ ENOUGH = 8  # such numbers: all of them lack three digits by chance once in 8⁸
 ALIKE = 0.25  # relative: slopes on a fine step and from afar that differ by less are those of one smooth function
 STRANGE = 4.0  # times the rounding of values, from which on their noise is not known to be rounding
 FELT = 32.0  # standard deviations of their noise by which outputs move on the finest step that still shows their slope
+SHARES = (2.0**-5, 2.0**-10)  # of a segment's width: where roughness above rounding is looked for
+BESIDE = 0x5E  # the seed of the directions along which it is
 INPUT_STEPS = 8.0  # units in the last place of the inputs in this step at least: rounded ones are good to a tenth
 
 
@@ -124,7 +127,7 @@ def _best_width(question: Question, seed: int) -> Segment | None:
     """
     width, spent, leapt = WIDEST, 0, False
     tried: list[Segment] = []
-    while spent < SEARCH and width >= NARROWEST * question.subject.precision:
+    while spent < SEARCH and width >= NARROWEST * question.subject.numbers.precision:
         values = values_along(question, seed, width)
         spent += len(PANEL_ENDS) - 1
         shrink = SHRINK
@@ -216,7 +219,26 @@ def _outcome(question: Question, segments: Sequence[Segment]) -> Outcome:
         or (_zero(segments) and _on_a_grid(question.subject.arrays, outside[0].values.ends[2]))
     ):
         return Outcome.UNDECIDED
-    return Outcome.UNDECIDED if _holds_on_fine_steps(question, outside[0]) else Outcome.DISAGREES
+    if _is_rough_at_the_ends(question, outside[0]) or _holds_on_fine_steps(question, outside[0]):
+        return Outcome.UNDECIDED
+    return Outcome.DISAGREES
+
+
+def _is_rough_at_the_ends(question: Question, segment: Segment) -> bool:
+    """Return True if roughness between rounding and the segment's width, as of inputs that are cast, may explain it.
+
+    It may be the same in all outputs, so that the contracted values are looked at, several times.
+    """
+    worst = 0.0
+    for share in SHARES:
+        found = []
+        for number, side in enumerate((1.0, -1.0) * 2):
+            beside = direction_of(question, BESIDE + number, share * segment.values.width)
+            found.append(
+                contracted_scatter(question.subject, segment.values.cotangent, side * segment.values.step, beside)
+            )
+        worst = max(worst, math.fsum(found) / len(found))
+    return segment.residual <= DEVIATIONS * math.sqrt(2 * worst)
 
 
 def _meaningful(segment: Segment) -> bool:
@@ -258,7 +280,11 @@ def _holds_on_fine_steps(question: Question, segment: Segment) -> bool:
     xp, ends = subject.arrays, segment.values.ends
     change, noise = ends[-1] - ends[0], deviations(question, ends[2])
     finest = sorted((FELT * noise / abs(change))[abs(change) > 0].tolist())
-    t = max(2 * finest[len(finest) // 8], INPUT_STEPS * subject.precision / segment.values.width) if finest else 1.0
+    t = (
+        max(2 * finest[len(finest) // 8], INPUT_STEPS * subject.numbers.precision / segment.values.width)
+        if finest
+        else 1.0
+    )
     if not t < 0.25:  # there is no finer step; noise of unknown origin may be structure
         return float(abs(cotangent) @ noise) > STRANGE * float(abs(cotangent) @ last_places(subject, ends[2]))
     fine = value_at(subject, cotangent, t * step) - value_at(subject, cotangent, -t * step)

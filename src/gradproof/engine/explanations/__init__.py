@@ -49,14 +49,14 @@ def explain(comparison: Comparison) -> Obstacle | None:
 def unexplained(entries: Sequence[Comparison]) -> tuple[list[Comparison], Obstacle | None]:
     """Return the entries, worst first, that nothing explains; and what explains the worst of the others.
 
-    Entries share a cause: once one is wrong, only those are asked about whose relative error is far less; and once
+    Entries share a cause: once one is wrong, only those are asked about whose relative error is far less, or that do not add up; and once
     one is constant since it is quantised, so are the others that are constant.
     """
     wrong: list[Comparison] = []
     obstacle = None
     for each in entries:
         constant = each.entry is not None and not each.entry.numerical
-        if wrong and each.share > LESS * wrong[0].share:
+        if wrong and each.adds_up is not False and each.share > LESS * wrong[0].share:
             wrong.append(each)
         elif constant and obstacle is not None and obstacle.reason is Reason.QUANTISED:
             continue

@@ -21,7 +21,7 @@ TIED = 1e-3  # of an error: one of many inputs that tie differs by so little in 
 HALVES = 1 / 8  # of an error: where half of the inputs make up as much of it, and none by itself
 ROUNDINGS = 4.0  # times the rounding of contracted values: four of them enter an additivity test
 DIRECTIONS = 12  # along which a tie may show; of three equal inputs two thirds of all directions show it
-FEW_DIRECTIONS = 3  # where nothing hints at a tie
+FEW_DIRECTIONS = 6  # where nothing hints at a tie
 
 
 class Kink:
@@ -90,7 +90,7 @@ class Ties:
             return None
         subject, coordinate, noise = comparison.subject, comparison.coordinate, comparison.probe.sums.floor
         if coordinate is None:
-            pairs = pairwise(_directions(comparison, 2 * FEW_DIRECTIONS))
+            pairs = pairwise(_directions(comparison, FEW_DIRECTIONS))
             parts = ((each, subject.arrays.where(sides > 0, each, 0.0)) for each, sides in pairs)
             least = HALVES * comparison.probe.excess
         else:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from gradproof.engine.estimators.differences import Sample
+from gradproof.engine.estimators.ladder import Ladder
 from gradproof.engine.results import Place
 from gradproof.engine.subject import Array, Frame, Scale, Step, Subject
 from gradproof.engine.views import View
@@ -54,6 +56,17 @@ class Columns(View):
     def rounded(self, vector: Array) -> Array:
         """Return a vector as it is: entries of a Jacobian are held in double precision."""
         return vector
+
+    def along(self, ladder: Ladder, number: int) -> Ladder | None:
+        """Return the values along one column of a ladder of all; None where it has but some of the outputs."""
+        if ladder.subject is not self or self._rows != self.whole.outputs.size:
+            return None
+        alone, rows = (
+            Ladder(self.whole, ladder.direction[number]),
+            slice(number * self._rows, (number + 1) * self._rows),
+        )
+        alone.samples = [Sample(each.t, each.minus[rows], each.plus[rows]) for each in ladder.samples]
+        return alone
 
     def column_of(self, coordinate: int) -> int:
         """Return the number of the column that an entry belongs to."""

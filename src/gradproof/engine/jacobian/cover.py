@@ -29,6 +29,7 @@ from gradproof.engine.localisation.locate import ARGUMENTS, Located
 from gradproof.engine.options import Probing
 from gradproof.engine.probe import LOW
 from gradproof.engine.results import Entry, Resolution, Verdict
+from gradproof.engine.second_opinion import seconded
 from gradproof.engine.subject import Array, DerivativeError, Subject
 from gradproof.engine.verdict import EMPTY, Judgement, together
 from gradproof.engine.views import subset
@@ -55,7 +56,8 @@ def judge_fully(
         subject = subset(subject, subject.arrays.where(~subject.arrays.isnan(subject.centre))[0])
     try:
         coverage = _Coverage(subject, probes, seed, options, progress)
-        return together([*judgements, *coverage.judgements(beside_undefined=bool(some))])
+        whole = together([*judgements, *coverage.judgements(beside_undefined=bool(some))])
+        return seconded(whole, subject, seed, options)
     except DerivativeError as error:
         return Judgement(findings=(raised(subject, error),))
 
@@ -162,8 +164,9 @@ class _Coverage:
         )
 
         def compared(disagreement: Comparison, coordinate: int, entry: Entry, located: Located) -> Comparison:
-            column = few[coordinate]
-            return entries.comparison(column, self._alone(entries.claimed, [column], look.block).get(column), entry)
+            column, sampled = few[coordinate], columns.along(disagreement.probe.ladder, coordinate)
+            off = self._alone(entries.claimed, [column], look.block).get(column)
+            return entries.comparison(column, off, entry, sampled)
 
         evidence = Evidence(cast(Subject, columns), self.options, self.seed, compared=compared)
         try:

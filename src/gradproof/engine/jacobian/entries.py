@@ -35,17 +35,20 @@ class Entries:
     held: list[int] = field(default_factory=list)
     _additive: Array = None
 
-    def comparison(self, column: int, off: Discrepancy | None, entry: Entry) -> Comparison:
-        """Return one entry of a column, claimed beside measured by itself."""
-        row = self._row(off, entry)
+    def comparison(
+        self, column: int, off: Discrepancy | None, entry: Entry, sampled: Ladder | None = None
+    ) -> Comparison:
+        """Return one entry of a column, claimed beside measured; `sampled` are values along the column, if known."""
+        ladder = Ladder(self._steady(), self.direction if sampled is None else sampled.direction)
+        ladder.samples = [] if sampled is None else sampled.samples
+        row, step = self._row(off, entry), float(ladder.direction[column])
         unit, claimed = self.block.unit(row), self.claimed[row]
-        missing = (entry.numerical - entry.claimed) * float(self.direction[column])
-        slope = float(claimed[column] * self.direction[column])
+        missing, slope = (entry.numerical - entry.claimed) * step, float(claimed[column]) * step
         noise = float(self.block.noise[row])
         rounding = noise / NOISY
         probe = Probe(
             seed=self.seed,
-            ladder=Ladder(self._steady(), self.direction),
+            ladder=ladder,
             cotangent=unit,
             claimed=claimed,
             sums=Contraction(slope + missing, noise, rounding, abs(slope + missing)),
