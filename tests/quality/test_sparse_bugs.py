@@ -4,7 +4,10 @@ import itertools
 
 import pytest
 import torch
-from sparse_rules import (
+
+import gradproof
+from gradproof import Verdict
+from support.sparse_rules import (
     DENSE,
     POINTS,
     SPARSE,
@@ -21,9 +24,6 @@ from sparse_rules import (
     values_of,
     with_values,
 )
-
-import gradproof
-from gradproof import Verdict
 
 LAYOUTS, OUTPUTS = list(POINTS), [DENSE, SPARSE]
 FORMS = list(itertools.product(LAYOUTS, OUTPUTS, ["probe", "full"]))

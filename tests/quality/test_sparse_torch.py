@@ -3,11 +3,11 @@
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812  # torch's own convention
-from sparse_rules import POINTS, coordinates, point, values_of, with_values
 from torch.masked import masked_tensor
 
 import gradproof
 from gradproof import Verdict
+from support.sparse_rules import POINTS, coordinates, point, values_of, with_values
 
 MATRICES = ["COO", "uncoalesced COO", "CSR", "CSC"]
 

@@ -11,10 +11,10 @@ from html.parser import HTMLParser
 
 import pytest
 import torch
-from checks import a_fail, a_pass, blamed, diagnosed, named
 
 import gradproof
 from gradproof.report.html import PICTURED, notebook, page
+from support.reports import a_fail, a_pass, blamed, diagnosed, named
 
 VOID = {"meta", "link", "input", "br", "img", "hr"}
 HOSTILE = '</style></script><script>alert(1)</script><img src=x onerror=alert(2)>" onload="alert(3)\' {{ 7 * 7 }}'

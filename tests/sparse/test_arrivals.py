@@ -4,10 +4,10 @@ import itertools
 
 import pytest
 import torch
-from matrices import BLOCKS, LAYOUTS, sparse_matrix, stored_mask
 
 from gradproof import check
 from gradproof.sparse import convert, entries, mask, matmul, optimiser, repack, unpack
+from support.sparse_matrices import BLOCKS, LAYOUTS, sparse_matrix, stored_mask
 
 KINDS = [(layout, batch, dense) for layout in LAYOUTS for batch in ((), (2,)) for dense in ((), (3,))]
 

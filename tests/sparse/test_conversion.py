@@ -8,14 +8,8 @@ from hypothesis import strategies as st
 from gradproof import check
 from gradproof.errors import InputError
 from gradproof.sparse import Pattern, convert, mask, repack, unpack
+from support.layouts import LAYOUTS
 
-LAYOUTS = {
-    "COO": torch.sparse_coo,
-    "CSR": torch.sparse_csr,
-    "CSC": torch.sparse_csc,
-    "BSR": torch.sparse_bsr,
-    "BSC": torch.sparse_bsc,
-}
 BLOCKS = {torch.sparse_bsr: (2, 3), torch.sparse_bsc: (2, 3)}
 
 

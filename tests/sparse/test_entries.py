@@ -5,9 +5,9 @@ import weakref
 
 import pytest
 import torch
-from matrices import LAYOUTS, sparse_matrix
 
 from gradproof.sparse import Pattern, assemble, entries, matmul
+from support.sparse_matrices import LAYOUTS, sparse_matrix
 
 KINDS = [(layout, batch, dense) for layout in LAYOUTS for batch in ((), (2,)) for dense in ((), (3,))]
 

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from matrices import COLUMNS, LAYOUTS, ROWS, sparse_matrix
 
 import gradproof
 from gradproof import InputError
@@ -17,6 +16,7 @@ from gradproof.sparse import (
     row_sums,
     sampled_matmul,
 )
+from support.sparse_matrices import COLUMNS, LAYOUTS, ROWS, sparse_matrix
 
 DTYPES = (torch.float64, torch.complex128)
 PLACES = [(layout, batch) for layout in LAYOUTS for batch in ((), (2,))]

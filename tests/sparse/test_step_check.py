@@ -5,11 +5,11 @@ import random
 import numpy
 import pytest
 import torch
-from matrices import LAYOUTS, sparse_matrix
 from torch import nn
 
 from gradproof import InputError, Verdict
 from gradproof.sparse import Pattern, SparseLinear, apply_gradient_, check_step, entries, matmul, optimiser
+from support.sparse_matrices import LAYOUTS, sparse_matrix
 
 OPTIMISERS = {
     "SGD": {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01},

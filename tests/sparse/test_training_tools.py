@@ -6,16 +6,16 @@ import socket
 import subprocess
 import sys
 import warnings
-from pathlib import Path
 
 import pytest
 import torch
 from torch import distributed, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
-from two_processes import RING, batch, model, train
 
 from gradproof import check
 from gradproof.sparse import GraphConvolution, SparseLinear
+from support import two_processes
+from support.two_processes import RING, batch, model, train
 
 LAYERS = {
     "linear": lambda: SparseLinear(3, 2, density=0.5),
@@ -29,7 +29,7 @@ def in_two_processes(folder):
     """What each of the two processes has at the end."""
     loopback = next((name for _, name in socket.if_nameindex() if name in ("lo", "lo0")), "")
     environment = {**os.environ, **({"GLOO_SOCKET_IFNAME": loopback} if loopback else {})}
-    script, meeting_place = str(Path(__file__).parent / "two_processes.py"), str(folder / "meeting")
+    script, meeting_place = two_processes.__file__, str(folder / "meeting")
     results = [folder / f"rank{rank}" for rank in range(2)]
     started = [
         subprocess.Popen(

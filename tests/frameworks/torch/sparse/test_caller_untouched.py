@@ -4,11 +4,11 @@ import warnings
 
 import pytest
 import torch
-from sparse_tensors import EXAMPLES, example
 from torch.masked import masked_tensor
 
 from gradproof import Verdict, check
 from gradproof.frameworks.torch.layouts import index_tensors, stored_values, with_values
+from support.sparse_samples import EXAMPLES, example
 
 
 class Doubled(torch.autograd.Function):

@@ -7,7 +7,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sparse_tensors import EXAMPLES, EXAMPLES_OF_EACH, Form, build, example, samples
 from torch.masked import masked_tensor
 
 from gradproof import check
@@ -16,6 +15,7 @@ from gradproof.frameworks.torch.charts import Semantics, chart_of, observed, wid
 from gradproof.frameworks.torch.charts.sampling import ALL
 from gradproof.frameworks.torch.layouts import index_tensors, stored_values
 from gradproof.frameworks.torch.makeup import data_and_mask
+from support.sparse_samples import EXAMPLES, EXAMPLES_OF_EACH, Form, build, example, samples
 
 DTYPES = (torch.float64, torch.complex128)
 MASKED, FULL = Semantics(masked=True), Semantics(masked=False)

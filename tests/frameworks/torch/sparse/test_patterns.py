@@ -6,11 +6,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sparse_tensors import EXAMPLES, EXAMPLES_OF_EACH, LAYOUTS, Form, build, example, pairs, samples, samples_of
 
 from gradproof.engine.subject import DerivativeError
 from gradproof.frameworks.torch.layouts import grid_of, index_tensors, keys_of, stored_values, with_values
 from gradproof.frameworks.torch.patterns import Cells, entry_keys, merge, merged
+from support.layouts import LAYOUTS
+from support.sparse_samples import EXAMPLES, EXAMPLES_OF_EACH, Form, build, example, pairs, samples, samples_of
 
 PAIRS = list(itertools.product(LAYOUTS, LAYOUTS))
 

@@ -12,15 +12,10 @@ import torch
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from support.layouts import LAYOUTS
+
 EXAMPLES_OF_EACH = settings(max_examples=25)
 
-LAYOUTS = {
-    "COO": torch.sparse_coo,
-    "CSR": torch.sparse_csr,
-    "CSC": torch.sparse_csc,
-    "BSR": torch.sparse_bsr,
-    "BSC": torch.sparse_bsc,
-}
 BY_ROW = ("CSR", "BSR")
 
 

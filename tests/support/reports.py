@@ -5,26 +5,8 @@ import dataclasses
 import torch
 
 import gradproof
-
-
-def wrong_by(factor, name="Scaled"):
-    """A sine whose backward is off by a factor, or by a number for each entry."""
-
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x.sin()
-
-    def backward(ctx, gradient):
-        (x,) = ctx.saved_tensors
-        return gradient * x.cos() * factor
-
-    kind = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
-    return type(name, (torch.autograd.Function,), kind).apply
-
-
-def point(*shape, dtype=torch.float64):
-    generator = torch.Generator().manual_seed(1)
-    return torch.randn(shape, dtype=dtype, generator=generator).requires_grad_()
+from support.functions import wrong_sine
+from support.points import point
 
 
 def a_pass(**options):
@@ -32,13 +14,13 @@ def a_pass(**options):
 
 
 def a_fail(**options):
-    return gradproof.check(wrong_by(2.0), point(12), seed=3, **options)
+    return gradproof.check(wrong_sine(2.0, "Scaled"), point(12), seed=3, **options)
 
 
 def one_wrong_entry():
     factor = torch.ones(1000, dtype=torch.float64)
     factor[417] = 1.0001
-    return gradproof.check(wrong_by(factor, "OneEntry"), point(1000), seed=3)
+    return gradproof.check(wrong_sine(factor, "OneEntry"), point(1000), seed=3)
 
 
 def an_inconclusive():

@@ -2,13 +2,9 @@
 
 import torch
 
-LAYOUTS = {
-    "coo": torch.sparse_coo,
-    "csr": torch.sparse_csr,
-    "csc": torch.sparse_csc,
-    "bsr": torch.sparse_bsr,
-    "bsc": torch.sparse_bsc,
-}
+from support import layouts
+
+LAYOUTS = {name.lower(): layout for name, layout in layouts.LAYOUTS.items()}
 BLOCKS = (2, 3)
 ROWS, COLUMNS = 4, 6
 
