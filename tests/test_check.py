@@ -15,6 +15,8 @@ import torch
 import gradproof
 from gradproof import GradientError, InputError, Verdict, assert_gradients, check
 from gradproof._session import session
+from support.functions import scaled, wrong_sine
+from support.points import point
 
 KEYWORDS = {
     "wrt": None,
@@ -30,28 +32,6 @@ KEYWORDS = {
     "seed": None,
     "progress": None,
 }
-
-
-class Scaled(torch.autograd.Function):
-    """The identity, whose backward multiplies by a factor of the test's choice."""
-
-    @staticmethod
-    def forward(ctx, x, factor):
-        ctx.factor = factor
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return ctx.factor * gradient, None
-
-
-def point(*shape: int) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(1)
-    return torch.randn(shape or (4,), dtype=torch.float64, generator=generator).requires_grad_()
-
-
-def wrong_by(factor: float):
-    return lambda x: Scaled.apply(x, factor).sin()
 
 
 # ── keywords ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -72,7 +52,7 @@ def test_every_option_is_keyword_only():
 
 @pytest.mark.parametrize(("name", "value"), KEYWORDS.items())
 def test_every_keyword_may_be_given_its_default(name, value):
-    assert check(torch.sin, point(), **{name: value}).passed
+    assert check(torch.sin, point(4), **{name: value}).passed
 
 
 @pytest.mark.parametrize(
@@ -99,7 +79,7 @@ def test_every_keyword_may_be_given_its_default(name, value):
     ],
 )
 def test_every_keyword_takes_other_values(name, value):
-    assert check(torch.sin, point(), **{name: value}).passed
+    assert check(torch.sin, point(4), **{name: value}).passed
 
 
 def test_sparse_inputs_that_require_grad_are_checked():
@@ -164,7 +144,7 @@ def test_a_sparse_input_that_is_not_checked_is_no_hindrance():
 )
 def test_an_option_out_of_range_is_refused_with_its_name_and_value(name, value):
     with pytest.raises(InputError) as raised:
-        check(torch.sin, point(), **{name: value})
+        check(torch.sin, point(4), **{name: value})
 
     message = str(raised.value)
     assert f"{name}={value!r}" in message
@@ -177,7 +157,7 @@ def test_an_input_error_is_a_value_error():
 
 def test_an_unknown_keyword_is_a_type_error():
     with pytest.raises(TypeError, match="tolerance"):
-        check(torch.sin, point(), tolerance=1e-3)
+        check(torch.sin, point(4), tolerance=1e-3)
 
 
 def test_options_are_judged_before_the_function_is_called():
@@ -185,12 +165,12 @@ def test_options_are_judged_before_the_function_is_called():
         pytest.fail("the function was called")
 
     with pytest.raises(InputError):
-        check(never, point(), probes=0)
+        check(never, point(4), probes=0)
 
 
 @pytest.mark.parametrize(("rtol", "verdict"), [(0.05, Verdict.PASS), (1e-4, Verdict.FAIL)])
 def test_rtol_accepts_an_error_relative_to_the_gradient(rtol, verdict):
-    assert check(wrong_by(1.01), point(1), rtol=rtol, seed=0).verdict is verdict
+    assert check(wrong_sine(1.01), point(1), rtol=rtol, seed=0).verdict is verdict
 
 
 class FixedPoint(torch.autograd.Function):
@@ -230,7 +210,7 @@ def test_the_rtol_that_the_advice_on_a_slight_error_names_is_enough(tolerance, c
 
 @pytest.mark.parametrize(("atol", "verdict"), [(0.05, Verdict.PASS), (1e-4, Verdict.FAIL)])
 def test_atol_accepts_an_absolute_error(atol, verdict):
-    assert check(wrong_by(1.01), point(1), atol=atol, seed=0).verdict is verdict
+    assert check(wrong_sine(1.01), point(1), atol=atol, seed=0).verdict is verdict
 
 
 def test_nondet_tol_accepts_calls_that_differ_a_little():
@@ -239,21 +219,21 @@ def test_nondet_tol_accepts_calls_that_differ_a_little():
     def shaky(x):
         return x.sin() + 1e-2 * torch.rand(x.shape, generator=own, dtype=x.dtype)
 
-    strict, lenient = check(shaky, point(), seed=0), check(shaky, point(), seed=0, nondet_tol=1.0)
+    strict, lenient = check(shaky, point(4), seed=0), check(shaky, point(4), seed=0, nondet_tol=1.0)
 
     assert strict.reason.startswith("random")
     assert not lenient.reason.startswith("random")
 
 
 def test_every_probe_gives_a_reading_with_a_seed_of_its_own():
-    report = check(torch.sin, point(), probes=5, seed=0)
+    report = check(torch.sin, point(4), probes=5, seed=0)
 
     assert len({reading.seed for reading in report.readings}) == 5
     assert len({reading.numerical for reading in report.readings}) == 5
 
 
 def test_more_probes_cost_more_evaluations():
-    one, four = (check(torch.sin, point(), probes=probes, seed=0).cost for probes in (1, 4))
+    one, four = (check(torch.sin, point(4), probes=probes, seed=0).cost for probes in (1, 4))
 
     assert four.evaluations > one.evaluations
     assert four.pullbacks > one.pullbacks
@@ -263,12 +243,12 @@ def test_more_probes_cost_more_evaluations():
 
 
 def test_assert_gradients_returns_nothing_on_right_gradients():
-    assert assert_gradients(torch.sin, point()) is None
+    assert assert_gradients(torch.sin, point(4)) is None
 
 
 def test_assert_gradients_raises_an_assertion_error_with_the_report():
     with pytest.raises(AssertionError) as raised:
-        assert_gradients(wrong_by(2.0), point(), seed=5)
+        assert_gradients(wrong_sine(2.0), point(4), seed=5)
 
     assert isinstance(raised.value, GradientError)
     assert raised.value.report.verdict is Verdict.FAIL
@@ -277,7 +257,7 @@ def test_assert_gradients_raises_an_assertion_error_with_the_report():
 
 def test_assert_gradients_shows_the_findings():
     with pytest.raises(GradientError) as raised:
-        assert_gradients(wrong_by(2.0), point(1))
+        assert_gradients(wrong_sine(2.0), point(1))
 
     report, text = raised.value.report, str(raised.value)
     assert text == str(report)
@@ -293,17 +273,17 @@ def test_assert_gradients_raises_on_an_inconclusive_verdict():
 
 
 def test_assert_gradients_passes_its_options_on():
-    assert_gradients(wrong_by(1.01), point(1), rtol=0.1)
+    assert_gradients(wrong_sine(1.01), point(1), rtol=0.1)
     with pytest.raises(InputError, match="probes"):
-        assert_gradients(torch.sin, point(), probes=0)
+        assert_gradients(torch.sin, point(4), probes=0)
     with pytest.raises(InputError, match="order"):
-        assert_gradients(torch.sin, point(), order=3)
+        assert_gradients(torch.sin, point(4), order=3)
 
 
 # ── seeds ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("function", [torch.sin, wrong_by(2.0), torch.relu], ids=["right", "wrong", "kinked"])
+@pytest.mark.parametrize("function", [torch.sin, wrong_sine(2.0), torch.relu], ids=["right", "wrong", "kinked"])
 def test_the_same_seed_replays_the_same_report(function):
     x = point(20)
     first, second = (check(function, x, seed=11) for _ in range(2))
@@ -314,15 +294,15 @@ def test_the_same_seed_replays_the_same_report(function):
 
 
 def test_different_seeds_ask_along_different_directions():
-    first, second = (check(torch.sin, point(), seed=seed) for seed in (1, 2))
+    first, second = (check(torch.sin, point(4), seed=seed) for seed in (1, 2))
 
     assert first.readings != second.readings
 
 
 def test_a_check_without_a_seed_names_one_that_replays_it():
-    first = check(torch.sin, point())
+    first = check(torch.sin, point(4))
 
-    assert check(torch.sin, point(), seed=first.seed).readings == first.readings
+    assert check(torch.sin, point(4), seed=first.seed).readings == first.readings
 
 
 @pytest.fixture
@@ -332,20 +312,20 @@ def unseeded(monkeypatch):
 
 
 def test_checks_without_a_seed_choose_different_ones(unseeded):
-    assert len({check(torch.sin, point()).seed for _ in range(4)}) > 1
+    assert len({check(torch.sin, point(4)).seed for _ in range(4)}) > 1
 
 
 def test_a_chosen_seed_does_not_depend_on_the_global_generator(unseeded):
     seeds = set()
     for _ in range(2):
         torch.manual_seed(0)
-        seeds.add(check(torch.sin, point()).seed)
+        seeds.add(check(torch.sin, point(4)).seed)
 
     assert len(seeds) == 2
 
 
 def test_consecutive_seeds_share_no_readings():
-    readings = [check(torch.sin, point(), seed=seed, probes=3).readings for seed in range(4)]
+    readings = [check(torch.sin, point(4), seed=seed, probes=3).readings for seed in range(4)]
 
     assert len({reading.numerical for each in readings for reading in each}) == 12
 
@@ -359,7 +339,7 @@ def test_verdicts_have_three_values():
 
 @pytest.mark.parametrize(
     ("function", "verdict"),
-    [(torch.sin, Verdict.PASS), (wrong_by(2.0), Verdict.FAIL), (torch.abs, Verdict.INCONCLUSIVE)],
+    [(torch.sin, Verdict.PASS), (wrong_sine(2.0), Verdict.FAIL), (torch.abs, Verdict.INCONCLUSIVE)],
 )
 def test_only_a_pass_has_passed(function, verdict):
     report = check(function, torch.zeros(3, dtype=torch.float64, requires_grad=True), seed=0)
@@ -369,41 +349,41 @@ def test_only_a_pass_has_passed(function, verdict):
 
 
 def test_a_pass_has_neither_reason_nor_findings():
-    report = check(torch.sin, point())
+    report = check(torch.sin, point(4))
 
     assert (report.reason, report.findings) == ("", ())
 
 
 def test_a_fail_and_an_inconclusive_say_why():
-    assert check(wrong_by(2.0), point()).reason
+    assert check(wrong_sine(2.0), point(4)).reason
     kinked = check(torch.abs, torch.zeros(3, dtype=torch.float64, requires_grad=True))
     assert kinked.reason
     assert kinked.advice
 
 
 def test_the_resolution_is_an_error_that_would_have_been_caught():
-    resolution = check(torch.sin, point(), seed=0).resolution
+    resolution = check(torch.sin, point(4), seed=0).resolution
 
     assert 0 < resolution.absolute < 1e-6
     assert resolution.absolute * 1e3 > resolution.relative > resolution.absolute * 1e-3
-    caught = check(lambda x: Scaled.apply(x, 1 + 20 * resolution.relative).sin(), point(), seed=0)
+    caught = check(wrong_sine(1 + 20 * resolution.relative), point(4), seed=0)
     assert caught.verdict is Verdict.FAIL
 
 
 def test_the_resolution_is_relative_to_the_largest_gradient_entry():
-    small, large = (check(lambda x, s=scale: s * x.sin(), point(), seed=0).resolution for scale in (1.0, 1e6))
+    small, large = (check(lambda x, s=scale: s * x.sin(), point(4), seed=0).resolution for scale in (1.0, 1e6))
 
     assert large.absolute == pytest.approx(1e6 * small.absolute, rel=1.0)
     assert large.relative == pytest.approx(small.relative, rel=1.0)
 
 
 def test_a_zero_gradient_has_an_infinite_relative_resolution():
-    assert check(lambda x: 0 * x, point(), seed=0).resolution.relative == float("inf")
+    assert check(lambda x: 0 * x, point(4), seed=0).resolution.relative == float("inf")
 
 
 def test_a_reading_holds_claim_slope_and_bar():
-    (right,) = check(torch.sin, point(), seed=0).readings
-    wrong, *_ = check(wrong_by(2.0), point(), seed=0).readings
+    (right,) = check(torch.sin, point(4), seed=0).readings
+    wrong, *_ = check(wrong_sine(2.0), point(4), seed=0).readings
 
     assert right.agrees
     assert abs(right.claimed - right.numerical) <= right.bar
@@ -419,7 +399,7 @@ def test_the_cost_counts_calls_and_seconds():
         calls += 1
         return x.sin()
 
-    cost = check(counted, point(), contracts=(), seed=0).cost
+    cost = check(counted, point(4), contracts=(), seed=0).cost
 
     assert cost.evaluations == calls
     assert cost.pullbacks == 1
@@ -433,9 +413,9 @@ def test_the_cost_counts_every_call_in_any_precision(dtype):
     def counted(x):
         nonlocal calls
         calls += 1
-        return Scaled.apply(x, 2.0).sin()
+        return scaled(x, 2.0).sin()
 
-    cost = check(counted, point().detach().to(dtype).requires_grad_(), seed=0).cost
+    cost = check(counted, point(4).detach().to(dtype).requires_grad_(), seed=0).cost
 
     assert cost.evaluations == calls
 
@@ -456,13 +436,13 @@ def test_the_subject_is_told_in_the_users_words():
 
 
 def test_a_report_cannot_be_changed():
-    report = check(torch.sin, point())
+    report = check(torch.sin, point(4))
 
     with pytest.raises(AttributeError):
         report.verdict = Verdict.FAIL
 
 
-@pytest.mark.parametrize("function", [torch.sin, wrong_by(2.0), torch.relu], ids=["right", "wrong", "kinked"])
+@pytest.mark.parametrize("function", [torch.sin, wrong_sine(2.0), torch.relu], ids=["right", "wrong", "kinked"])
 def test_json_holds_every_field(function):
     report = check(function, torch.zeros(3, dtype=torch.float64, requires_grad=True), seed=7)
 
@@ -483,7 +463,7 @@ def test_json_holds_every_field(function):
 
 
 def test_json_holds_the_wrong_entries():
-    report = check(wrong_by(2.0), point(1), seed=0)
+    report = check(wrong_sine(2.0), point(1), seed=0)
 
     (finding,) = json.loads(report.to_json())["findings"]
 
@@ -495,13 +475,13 @@ def test_json_holds_the_wrong_entries():
 
 
 def test_json_writes_infinity_as_text():
-    data = json.loads(check(lambda x: 0 * x, point()).to_json())
+    data = json.loads(check(lambda x: 0 * x, point(4)).to_json())
 
     assert data["resolution"]["relative"] == "inf"
 
 
 def test_json_writes_nan_as_text():
-    report = check(wrong_by(float("nan")), point(1), seed=0)
+    report = check(wrong_sine(float("nan")), point(1), seed=0)
 
     data = json.loads(report.to_json())
 

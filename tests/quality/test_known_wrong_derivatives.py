@@ -16,6 +16,8 @@ from torch.autograd import forward_ad, gradcheck, gradgradcheck
 from torch.utils.checkpoint import checkpoint
 
 from gradproof import Verdict, check
+from support.functions import Sine
+from support.points import normal
 
 pytestmark = [
     pytest.mark.skipif(not torch.__version__.startswith("2.13."), reason="other versions have other mistakes"),
@@ -25,10 +27,6 @@ pytestmark = [
 
 BOTH = ("reverse", "forward")
 OVER_FORWARD = {"reverse over forward", "forward over forward"}
-
-
-def normal(*shape, seed=0, dtype=torch.float64):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
 def numbers(*values):
@@ -355,27 +353,6 @@ def test_reverse_over_forward_of_softmax_raises_through_dual_numbers_which_is_no
     assert report.passed
     assert any("modified by an inplace operation" in note for note in report.notes)
     assert gradgradcheck(softmax, x.requires_grad_(), check_fwd_over_rev=True, check_rev_over_rev=True)
-
-
-class Sine(torch.autograd.Function):
-    """sin, with a right backward and a right jvp."""
-
-    @staticmethod
-    def forward(x):
-        return x.sin()
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(*inputs)
-        ctx.save_for_forward(*inputs)
-
-    @staticmethod
-    def backward(ctx, incoming):
-        return incoming * ctx.saved_tensors[0].cos()
-
-    @staticmethod
-    def jvp(ctx, tangent):
-        return tangent * ctx.saved_tensors[0].cos()
 
 
 def test_the_outer_tangent_of_a_jvp_of_ones_own_is_lost_in_forward_over_forward():

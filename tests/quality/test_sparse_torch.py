@@ -7,25 +7,18 @@ from torch.masked import masked_tensor
 
 import gradproof
 from gradproof import Verdict
-from support.sparse_rules import POINTS, coordinates, point, values_of, with_values
+from support.findings import entries_of
+from support.points import point
+from support.sparse_rules import POINTS, coordinates, sparse_point, values_of, with_values
 
 MATRICES = ["COO", "uncoalesced COO", "CSR", "CSC"]
-
-
-def dense(*shape, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_()
-
-
-def entries_of(report):
-    return [entry for finding in report.findings for entry in finding.entries]
 
 
 @pytest.mark.parametrize("masked", [True, False])
 @pytest.mark.parametrize("coverage", ["probe", "full"])
 @pytest.mark.parametrize("name", POINTS)
 def test_a_sum_passes_under_both_semantics(name, coverage, masked):
-    report = gradproof.check(torch.sum, point(name), masked=masked, coverage=coverage, seed=0)
+    report = gradproof.check(torch.sum, sparse_point(name), masked=masked, coverage=coverage, seed=0)
 
     assert report.verdict is Verdict.PASS
     noted = any("is read only where something is stored (masked=True)" in note for note in report.notes)
@@ -36,7 +29,7 @@ def test_a_sum_passes_under_both_semantics(name, coverage, masked):
 @pytest.mark.parametrize("coverage", ["probe", "full"])
 @pytest.mark.parametrize("name", MATRICES)
 def test_a_product_passes_under_both_semantics(name, coverage, masked):
-    report = gradproof.check(torch.mm, (point(name), dense(4, 2)), masked=masked, coverage=coverage, seed=0)
+    report = gradproof.check(torch.mm, (sparse_point(name), point(4, 2)), masked=masked, coverage=coverage, seed=0)
 
     assert report.verdict is Verdict.PASS
 
@@ -44,7 +37,7 @@ def test_a_product_passes_under_both_semantics(name, coverage, masked):
 @pytest.mark.parametrize("coverage", ["probe", "full"])
 @pytest.mark.parametrize("name", ["COO", "uncoalesced COO", "CSR"])
 def test_the_masked_product_passes_as_masked_and_fails_as_a_product(name, coverage):
-    inputs, options = (point(name), dense(4, 2)), {"coverage": coverage, "seed": 0}
+    inputs, options = (sparse_point(name), point(4, 2)), {"coverage": coverage, "seed": 0}
     passing = gradproof.check(torch.sparse.mm, inputs, masked=True, **options)
     failing = gradproof.check(torch.sparse.mm, inputs, masked=False, **options)
 
@@ -58,7 +51,11 @@ def test_the_masked_product_passes_as_masked_and_fails_as_a_product(name, covera
 def test_to_dense_is_told_from_its_masked_twin(coverage):
     verdicts = {
         (masked, twin): gradproof.check(
-            lambda s, twin=twin: s.to_dense(masked_grad=twin), point("CSR"), masked=masked, coverage=coverage, seed=0
+            lambda s, twin=twin: s.to_dense(masked_grad=twin),
+            sparse_point("CSR"),
+            masked=masked,
+            coverage=coverage,
+            seed=0,
         ).verdict
         for masked in (True, False)
         for twin in (True, False)
@@ -80,7 +77,7 @@ def stretched(factor, *, masked_grad):
 
 
 def test_torch_s_product_with_a_sparse_row_that_is_stretched_forgets_all_rows_but_the_first():
-    factor = dense(3, 4).detach()
+    factor = point(3, 4).detach()
 
     assert not torch.equal((ROW * factor).to_dense(), ROW.to_dense() * factor)
 
@@ -88,7 +85,7 @@ def test_torch_s_product_with_a_sparse_row_that_is_stretched_forgets_all_rows_bu
 @pytest.mark.parametrize("coverage", ["probe", "full"])
 @pytest.mark.parametrize("masked", [True, False])
 def test_the_gradient_of_a_stretched_sparse_row_is_wrong_in_the_rows_that_are_forgotten(masked, coverage):
-    function = stretched(dense(3, 4).detach(), masked_grad=False)
+    function = stretched(point(3, 4).detach(), masked_grad=False)
     report = gradproof.check(function, ROW.clone().requires_grad_(), masked=masked, coverage=coverage, seed=0)
 
     assert report.verdict is Verdict.FAIL
@@ -98,7 +95,7 @@ def test_the_gradient_of_a_stretched_sparse_row_is_wrong_in_the_rows_that_are_fo
 
 
 def test_torch_s_masked_check_passes_the_masked_gradient_of_a_stretched_row_and_full_semantics_do_not():
-    function = stretched(dense(3, 4).detach(), masked_grad=True)
+    function = stretched(point(3, 4).detach(), masked_grad=True)
 
     assert torch.autograd.gradcheck(function, (ROW.clone().requires_grad_(),), masked=True)
     report = gradproof.check(function, ROW.clone().requires_grad_(), masked=False, seed=0)
@@ -109,7 +106,7 @@ def test_torch_s_masked_check_passes_the_masked_gradient_of_a_stretched_row_and_
 @pytest.mark.parametrize("masked", [True, False])
 def test_the_malformed_gradient_of_a_csr_relu_is_a_finding_and_the_process_lives(masked):
     report = gradproof.check(
-        lambda s: torch.relu(s).to_dense(masked_grad=False), point("CSR"), masked=masked, coverage="full", seed=0
+        lambda s: torch.relu(s).to_dense(masked_grad=False), sparse_point("CSR"), masked=masked, coverage="full", seed=0
     )
 
     assert report.verdict is Verdict.FAIL
@@ -118,7 +115,9 @@ def test_the_malformed_gradient_of_a_csr_relu_is_a_finding_and_the_process_lives
 
 
 def test_the_malformed_gradient_of_a_csr_relu_is_said_once():
-    report = gradproof.check(lambda s: torch.relu(s).to_dense(masked_grad=False), point("CSR"), coverage="full", seed=0)
+    report = gradproof.check(
+        lambda s: torch.relu(s).to_dense(masked_grad=False), sparse_point("CSR"), coverage="full", seed=0
+    )
 
     assert [finding.kind for finding in report.findings] == ["malformed-gradient"]
 
@@ -140,7 +139,7 @@ class Malformed(torch.autograd.Function):
 @pytest.mark.parametrize("masked", [True, False])
 @pytest.mark.parametrize("coverage", ["probe", "full"])
 def test_a_malformed_gradient_of_one_s_own_is_a_finding_and_the_process_lives(coverage, masked):
-    report = gradproof.check(Malformed.apply, point("CSR"), masked=masked, coverage=coverage, seed=0)
+    report = gradproof.check(Malformed.apply, sparse_point("CSR"), masked=masked, coverage=coverage, seed=0)
 
     assert report.verdict is Verdict.FAIL
     assert report.findings[0].kind == "malformed-gradient"
@@ -152,7 +151,9 @@ def test_of_several_gradients_the_malformed_one_is_named(coverage):
     def function(first, second):
         return first.to_dense().sum() + Malformed.apply(second)
 
-    report = gradproof.check(function, (point("CSR"), point("CSR")), masked=True, coverage=coverage, seed=0)
+    report = gradproof.check(
+        function, (sparse_point("CSR"), sparse_point("CSR")), masked=True, coverage=coverage, seed=0
+    )
 
     assert [finding.argument for finding in report.findings] == ["inputs[1]"]
     assert "for inputs[1], a CSR tensor is malformed" in report.findings[0].message
@@ -167,14 +168,14 @@ def test_a_sampled_product_passes_with_respect_to_its_dense_arguments(converted,
         found = torch.sparse.sampled_addmm(pattern, one, other)
         return found.to_dense() if converted else found
 
-    report = gradproof.check(function, (dense(4, 2), dense(2, 4, seed=1)), coverage=coverage, seed=0)
+    report = gradproof.check(function, (point(4, 2), point(2, 4, seed=2)), coverage=coverage, seed=0)
 
     assert report.verdict is Verdict.PASS
 
 
 @pytest.mark.filterwarnings("ignore:Sparse invariant checks are implicitly disabled")  # torch's check's own
 def test_torch_s_check_calls_the_sampled_product_wrong_where_its_pattern_is_passed_along():
-    inputs = (POINTS["CSR"][0], dense(4, 2), dense(2, 4, seed=1).detach())
+    inputs = (POINTS["CSR"][0], point(4, 2), point(2, 4, seed=2).detach())
 
     def function(pattern, one, other):
         return torch.sparse.sampled_addmm(pattern, one, other).to_dense(masked_grad=False)
@@ -201,7 +202,7 @@ TABLES = {
 @pytest.mark.parametrize("coverage", ["probe", "full"])
 @pytest.mark.parametrize("name", TABLES)
 def test_a_sparse_gradient_of_a_dense_input_is_right(name, coverage):
-    report = gradproof.check(TABLES[name], dense(5, 3), coverage=coverage, seed=0)
+    report = gradproof.check(TABLES[name], point(5, 3), coverage=coverage, seed=0)
 
     assert report.verdict is Verdict.PASS
 
@@ -230,7 +231,7 @@ class Looked(torch.autograd.Function):
 @pytest.mark.parametrize("coverage", ["probe", "full"])
 def test_a_mistake_in_a_sparse_gradient_of_a_dense_input_is_found_in_its_rows(mistake, rows, coverage):
     function = lambda table: Looked.apply(table, torch.tensor([1, 3, 3]), mistake)  # noqa: E731  # a case
-    report = gradproof.check(function, dense(5, 3), coverage=coverage, seed=0)
+    report = gradproof.check(function, point(5, 3), coverage=coverage, seed=0)
 
     assert {entry.index[0] for entry in entries_of(report)} == rows
     assert report.passed is not bool(rows)
@@ -245,10 +246,10 @@ def test_an_embedding_layer_with_sparse_gradients_passes():
 @pytest.mark.parametrize("masked", [True, False])
 @pytest.mark.parametrize("name", ["COO", "CSR"])
 def test_two_sparse_gradients_are_added(name, masked):
-    other = dense(4, 2).detach()
+    other = point(4, 2).detach()
     report = gradproof.check(
         lambda s: (s.to_dense(masked_grad=masked) @ other) * torch.mm(s, other).sum(),
-        point(name),
+        sparse_point(name),
         masked=masked,
         seed=0,
     )
@@ -282,7 +283,9 @@ def cubed(name, factor):
         def backward(ctx, gradient):
             return Slope.apply(gradient, *ctx.saved_tensors)
 
-    return lambda **options: gradproof.check(Cube.apply, point(name), masked=True, contracts=(), seed=0, **options)
+    return lambda **options: gradproof.check(
+        Cube.apply, sparse_point(name), masked=True, contracts=(), seed=0, **options
+    )
 
 
 @pytest.mark.parametrize("name", ["COO", "CSR", "CSC", "BSR", "BSC", "batched CSR"])
@@ -297,15 +300,15 @@ def test_second_derivatives_of_a_sparse_input_are_held_to_the_first(name):
 @pytest.mark.parametrize("masked", [True, False])
 @pytest.mark.parametrize("name", ["COO", "CSR", "CSC"])
 def test_second_derivatives_of_torch_s_products_pass(name, masked):
-    other = dense(4, 2).detach()
+    other = point(4, 2).detach()
 
-    assert gradproof.check(lambda s: torch.mm(s, other), point(name), order=2, masked=masked, seed=0).passed
-    assert gradproof.check(torch.sum, point(name), order=2, masked=masked, seed=0).passed
+    assert gradproof.check(lambda s: torch.mm(s, other), sparse_point(name), order=2, masked=masked, seed=0).passed
+    assert gradproof.check(torch.sum, sparse_point(name), order=2, masked=masked, seed=0).passed
 
 
 @pytest.mark.parametrize("name", ["COO", "CSR"])
 def test_where_torch_has_no_forward_mode_its_reason_is_a_note_beside_what_was_checked(name):
-    report = gradproof.check(torch.sum, point(name), modes=["reverse", "forward"], seed=0)
+    report = gradproof.check(torch.sum, sparse_point(name), modes=["reverse", "forward"], seed=0)
 
     assert report.verdict is Verdict.PASS
     assert any(note.startswith("not differentiable: torch has no derivative (forward)") for note in report.notes)
@@ -313,15 +316,15 @@ def test_where_torch_has_no_forward_mode_its_reason_is_a_note_beside_what_was_ch
 
 @pytest.mark.parametrize("name", ["COO", "CSR"])
 def test_where_torch_has_no_forward_mode_its_flag_is_not_granted(name):
-    assert gradproof.gradcheck(torch.sum, point(name))
-    assert not gradproof.gradcheck(torch.sum, point(name), check_forward_ad=True, raise_exception=False)
+    assert gradproof.gradcheck(torch.sum, sparse_point(name))
+    assert not gradproof.gradcheck(torch.sum, sparse_point(name), check_forward_ad=True, raise_exception=False)
     with pytest.raises(gradproof.GradcheckError, match=r"no derivative \(forward\)"):
-        gradproof.gradcheck(torch.sum, point(name), check_forward_ad=True)
+        gradproof.gradcheck(torch.sum, sparse_point(name), check_forward_ad=True)
 
 
 @pytest.mark.parametrize("name", POINTS)
 def test_where_torch_has_no_derivative_at_all_its_reason_is_the_report_s(name):
-    report = gradproof.check(torch.sin, point(name), masked=True, seed=0)
+    report = gradproof.check(torch.sin, sparse_point(name), masked=True, seed=0)
 
     assert report.verdict is Verdict.INCONCLUSIVE
     assert report.reason.startswith("not differentiable: torch has no derivative (reverse) of this: ")
@@ -350,7 +353,7 @@ class Pushed(torch.autograd.Function):
 
 @pytest.mark.parametrize("name", ["COO", "CSR"])
 def test_that_torch_pushes_no_sparse_tangent_is_not_held_against_a_function_with_a_jvp(name):
-    report = gradproof.check(Pushed.apply, point(name), masked=True, seed=0)
+    report = gradproof.check(Pushed.apply, sparse_point(name), masked=True, seed=0)
 
     assert report.verdict is Verdict.PASS
     assert any("forward" in note for note in report.notes)
@@ -359,7 +362,10 @@ def test_that_torch_pushes_no_sparse_tangent_is_not_held_against_a_function_with
 @pytest.mark.parametrize("masked", [True, False])
 def test_a_function_of_the_pattern_has_no_answer_under_full_semantics(masked):
     report = gradproof.check(
-        lambda s: torch.sparse.sampled_addmm(s, dense(4, 2), dense(2, 4, seed=1)), point("CSR"), masked=masked, seed=0
+        lambda s: torch.sparse.sampled_addmm(s, point(4, 2), point(2, 4, seed=2)),
+        sparse_point("CSR"),
+        masked=masked,
+        seed=0,
     )
 
     assert report.verdict is (Verdict.PASS if masked else Verdict.INCONCLUSIVE)
@@ -428,7 +434,7 @@ def test_functions_of_masked_sparse_data_pass(layout):
 def test_what_torch_spreads_out_only_where_it_requires_grad_passes_through_its_wrapper(name, fast_mode, masked):
     gradcheck = torch.sparse.as_sparse_gradcheck(gradproof.gradcheck)
 
-    assert gradcheck(lambda tensor: -tensor, (point(name),), masked=masked, fast_mode=fast_mode) is True
+    assert gradcheck(lambda tensor: -tensor, (sparse_point(name),), masked=masked, fast_mode=fast_mode) is True
 
 
 def test_an_output_that_changes_its_layout_is_told_with_both_layouts():

@@ -28,7 +28,7 @@ def indices_of(report: Report) -> set[tuple[int, ...]]:
     return {entry.index for entry in entries_of(report)}
 
 
-def places_of(report: Report) -> set[tuple[Any, ...]]:
+def wrong_places(report: Report) -> set[tuple[Any, ...]]:
     """Return the wrong entries as (argument, index, path of the output, index in the output)."""
     return {
         (finding.argument, entry.index, entry.output and entry.output.path, entry.output and entry.output.index)

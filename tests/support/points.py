@@ -7,9 +7,14 @@ import math
 import torch
 
 
+def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+    """Return standard normal numbers that do not require grad, drawn in double precision and rounded to `dtype`."""
+    return torch.randn(shape, dtype=_wide(dtype), generator=_drawing(seed)).to(dtype)
+
+
 def point(*shape: int, seed: int = 1, dtype: torch.dtype = torch.float64) -> torch.Tensor:
-    """Return standard normal numbers, drawn in double precision and rounded to `dtype`."""
-    return torch.randn(shape, dtype=_wide(dtype), generator=_drawing(seed)).to(dtype).requires_grad_()
+    """Return standard normal numbers that require grad."""
+    return normal(*shape, seed=seed, dtype=dtype).requires_grad_()
 
 
 def positive(*shape: int, seed: int = 1, dtype: torch.dtype = torch.float64) -> torch.Tensor:

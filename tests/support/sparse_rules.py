@@ -167,7 +167,7 @@ POINTS = {  # each beside the entry in which it is to be wrong, which is stored
 }
 
 
-def point(name):
+def sparse_point(name):
     return POINTS[name][0].clone().requires_grad_()
 
 

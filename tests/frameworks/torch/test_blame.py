@@ -8,6 +8,7 @@ from torch import nn
 
 from gradproof import Verdict, check
 from gradproof.frameworks.torch.tracing import Trace
+from support.points import point
 
 
 class Scale(torch.autograd.Function):
@@ -70,10 +71,6 @@ class Detached(nn.Module):
 
     def forward(self, x):
         return x * self.weight.detach() + x.sin()
-
-
-def point(*shape, dtype=torch.float64):
-    return torch.randn(shape, dtype=dtype, generator=torch.Generator().manual_seed(1)).requires_grad_()
 
 
 def culprits(function, inputs, **options):

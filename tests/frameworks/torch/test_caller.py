@@ -11,23 +11,8 @@ import torch
 from torch import nn
 
 from gradproof import GradientError, InputError, Verdict, assert_gradients, check
-
-
-class Doubled(torch.autograd.Function):
-    """The identity, whose backward is wrong by a factor of two."""
-
-    @staticmethod
-    def forward(ctx, x):
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return 2 * gradient
-
-
-def point(*shape: int, seed: int = 1, dtype=torch.float64) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(shape or (4,), dtype=dtype, generator=generator).requires_grad_()
+from support.functions import doubled
+from support.points import point
 
 
 def right(x, y=1.0):
@@ -35,7 +20,7 @@ def right(x, y=1.0):
 
 
 def wrong(x, y=1.0):
-    return Doubled.apply(x).sin() * y
+    return doubled(x).sin() * y
 
 
 def raising(x, y=1.0):
@@ -62,7 +47,7 @@ def drawing(x, y=1.0):
 
 
 def drawing_and_wrong(x, y=1.0):
-    return drawing(Doubled.apply(x), y)
+    return drawing(doubled(x), y)
 
 
 def drawing_and_raising(x, y=1.0):
@@ -99,7 +84,7 @@ def run(function, *inputs, **options):
 @every_precision
 @pytest.mark.parametrize("function", FUNCTIONS[:-1], ids=lambda function: function.__name__)
 def test_inputs_stay_as_they_are_bit_for_bit(function, dtype):
-    x, y = point(dtype=dtype), point(seed=2, dtype=dtype).detach()
+    x, y = point(4, dtype=dtype), point(4, seed=2, dtype=dtype).detach()
     x.grad = torch.full_like(x, 7.0)
     field = x.grad
     before = [each.detach().clone() for each in (x, y)]
@@ -137,14 +122,14 @@ def test_the_memory_around_a_view_stays_as_it_is():
 
 
 def test_requires_grad_of_an_input_chosen_by_wrt_stays_as_it_is():
-    x = point().detach()
+    x = point(4).detach()
 
     assert run(right, x, wrt=0).passed
     assert not x.requires_grad
 
 
 def test_the_graph_of_an_input_that_is_no_leaf_stays_as_it_is():
-    root = point()
+    root = point(4)
     x = root.exp()
     function = x.grad_fn
 
@@ -155,7 +140,7 @@ def test_the_graph_of_an_input_that_is_no_leaf_stays_as_it_is():
 
 
 def test_hooks_of_an_input_are_not_run():
-    x, calls = point(), []
+    x, calls = point(4), []
     x.register_hook(lambda gradient: calls.append(gradient))
 
     run(wrong, x)
@@ -164,7 +149,7 @@ def test_hooks_of_an_input_are_not_run():
 
 
 def test_containers_stay_as_they_are():
-    inner = {"x": point()}
+    inner = {"x": point(4)}
     outer = [inner, 3]
 
     def emptying(batch, number):
@@ -185,7 +170,7 @@ def test_a_fixed_input_that_is_written_to_stays_as_it_is():
         out.copy_(x.detach())
         return x.sin() + out.detach().clone()
 
-    run(function, point(), scratch)
+    run(function, point(4), scratch)
 
     assert torch.equal(scratch, torch.zeros(4, dtype=torch.float64))
     assert scratch._version == 0
@@ -197,7 +182,7 @@ def test_a_fixed_input_that_is_written_to_without_changing_it_keeps_its_version(
     def function(x, limit):
         return x.sin() * limit.clamp_(0.0, 1.0)
 
-    assert run(function, point(), bounds).passed
+    assert run(function, point(4), bounds).passed
     assert bounds._version == 0
 
 
@@ -210,7 +195,7 @@ def test_a_fixed_input_that_is_written_to_on_later_calls_only_stays_as_it_is():
         calls.append(None)
         return x.sin()
 
-    run(function, point(), counter)
+    run(function, point(4), counter)
 
     assert counter.item() == 0
 
@@ -222,7 +207,7 @@ def test_an_integer_input_that_is_written_to_stays_as_it_is():
         count += 1
         return x.sin()
 
-    assert run(function, point(), counter).passed
+    assert run(function, point(4), counter).passed
     assert counter.item() == 0
 
 
@@ -232,13 +217,13 @@ def test_a_fixed_input_that_is_reshaped_in_place_keeps_its_shape():
     def function(x, mask):
         return x.sin() * mask.unsqueeze_(0)
 
-    run(function, point(), mask)
+    run(function, point(4), mask)
 
     assert mask.shape == (4,)
 
 
 def test_a_fixed_input_that_the_function_differentiates_keeps_requires_grad_and_grad():
-    position, weight = point().detach(), point(seed=2)
+    position, weight = point(4).detach(), point(4, seed=2)
 
     def forces(weight, position):
         position.requires_grad_()
@@ -252,7 +237,7 @@ def test_a_fixed_input_that_the_function_differentiates_keeps_requires_grad_and_
 
 
 def test_a_fixed_input_that_the_function_runs_backward_to_keeps_its_grad():
-    position, weight = point(), point(seed=2)
+    position, weight = point(4), point(4, seed=2)
 
     def accumulating(weight, position):
         with torch.enable_grad():
@@ -272,10 +257,10 @@ def test_a_fixed_input_that_the_function_runs_backward_to_keeps_its_grad():
 def test_the_grad_of_a_captured_parameter_stays_as_it_is(function, dtype):
     if function is torch.relu and dtype.is_complex:
         pytest.skip("relu is for real numbers")
-    empty, full = (nn.Parameter(point(dtype=dtype).detach()) for _ in range(2))
+    empty, full = (nn.Parameter(point(4, dtype=dtype).detach()) for _ in range(2))
     full.grad = torch.full_like(full, 3.0)
 
-    run(lambda x: function(x * empty + full), point(dtype=dtype))
+    run(lambda x: function(x * empty + full), point(4, dtype=dtype))
 
     assert empty.grad is None
     assert torch.equal(full.grad, torch.full_like(full, 3.0))
@@ -325,7 +310,7 @@ def test_the_global_generators_stay_as_they_are(function, dtype):
     np.random.seed(5)
     before = _states()
 
-    run(function, point(dtype=dtype))
+    run(function, point(4, dtype=dtype))
 
     assert _states() == before
 
@@ -349,7 +334,7 @@ def test_numbers_that_only_the_backward_draws_are_given_back(draw, gradient):
 
     before = _states()
 
-    run(Drawing.apply, point())
+    run(Drawing.apply, point(4))
 
     assert _states() == before
 
@@ -366,7 +351,7 @@ def test_numbers_that_only_later_calls_draw_are_given_back(draw):
 
     before = _states()
 
-    assert run(function, point()).passed
+    assert run(function, point(4)).passed
     assert _states() == before
 
 
@@ -394,11 +379,11 @@ def test_a_module_with_dropout_in_train_mode_passes():
     ids=["torch", "python", "numpy", "numpy normal"],
 )
 def test_draws_from_any_global_generator_are_held_fixed(draw):
-    assert run(lambda x: x.sin() * draw(x), point()).passed
+    assert run(lambda x: x.sin() * draw(x), point(4)).passed
 
 
 def test_a_wrong_gradient_behind_random_draws_is_found():
-    report = run(lambda x: nn.functional.dropout(Doubled.apply(x), 0.3), point(30))
+    report = run(lambda x: nn.functional.dropout(doubled(x), 0.3), point(30))
 
     assert report.verdict is Verdict.FAIL
     assert "wrong" in report.reason
@@ -420,19 +405,19 @@ def test_draws_inside_the_backward_are_held_fixed():
 @pytest.mark.parametrize("enabled", [True, False])
 def test_the_grad_mode_stays_as_it_is(function, enabled):
     with torch.set_grad_enabled(enabled):
-        run(function, point())
+        run(function, point(4))
         assert torch.is_grad_enabled() is enabled
 
 
 @every_precision
 def test_a_check_inside_no_grad_gives_the_same_verdicts(dtype):
     with torch.no_grad():
-        assert run(right, point(dtype=dtype)).passed
-        assert run(wrong, point(dtype=dtype)).verdict is Verdict.FAIL
+        assert run(right, point(4, dtype=dtype)).passed
+        assert run(wrong, point(4, dtype=dtype)).verdict is Verdict.FAIL
 
 
 def test_a_check_inside_inference_mode_never_blames_a_right_gradient():
-    x = point()
+    x = point(4)
     with torch.inference_mode():
         try:
             verdict = run(right, x).verdict
@@ -449,7 +434,7 @@ def test_the_default_dtype_stays_as_it_is(function, dtype):
     held = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
-        run(function, point(dtype=torch.float32))
+        run(function, point(4, dtype=torch.float32))
         assert torch.get_default_dtype() is dtype
     finally:
         torch.set_default_dtype(held)
@@ -461,7 +446,7 @@ def test_verdicts_do_not_depend_on_the_default_dtype(default, dtype):
     held = torch.get_default_dtype()
     torch.set_default_dtype(default)
     try:
-        reports = run(right, point(dtype=dtype)), run(wrong, point(dtype=dtype))
+        reports = run(right, point(4, dtype=dtype)), run(wrong, point(4, dtype=dtype))
     finally:
         torch.set_default_dtype(held)
 
@@ -469,7 +454,7 @@ def test_verdicts_do_not_depend_on_the_default_dtype(default, dtype):
 
 
 def test_verdicts_do_not_depend_on_the_default_device():
-    x = point()
+    x = point(4)
     with torch.device("meta"):
         reports = run(right, x), run(wrong, x)
 
@@ -480,7 +465,7 @@ def test_verdicts_do_not_depend_on_the_default_device():
 def test_the_number_of_threads_stays_as_it_is(function):
     before = torch.get_num_threads(), torch.get_num_interop_threads()
 
-    run(function, point())
+    run(function, point(4))
 
     assert (torch.get_num_threads(), torch.get_num_interop_threads()) == before
 
@@ -489,7 +474,7 @@ def test_the_number_of_threads_stays_as_it_is(function):
 def test_anomaly_and_deterministic_modes_stay_as_they_are(function):
     before = torch.is_anomaly_enabled(), torch.are_deterministic_algorithms_enabled()
 
-    run(function, point())
+    run(function, point(4))
 
     assert (torch.is_anomaly_enabled(), torch.are_deterministic_algorithms_enabled()) == before
 
@@ -497,12 +482,12 @@ def test_anomaly_and_deterministic_modes_stay_as_they_are(function):
 @pytest.mark.parametrize("function", [right, wrong])
 def test_a_check_under_autocast_leaves_it_on(function):
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        run(function, point())
+        run(function, point(4))
         assert torch.is_autocast_enabled("cpu")
 
 
 def test_a_failed_assertion_leaves_everything_as_it_is():
-    x = point()
+    x = point(4)
     assert "PASS" in str(run(right, x))  # what the first rendering of all does is looked at in tests/report
     before, states = x.detach().clone(), _states()
 
@@ -529,7 +514,7 @@ def test_an_interrupt_inside_the_function_leaves_the_generators_as_they_are():
     before = _states()
 
     with pytest.raises(KeyboardInterrupt):
-        check(interrupted, point(), seed=0)
+        check(interrupted, point(4), seed=0)
     assert _states() == before
 
 

@@ -9,10 +9,7 @@ import torch
 
 from gradproof import Verdict, check
 from gradproof.gallery.specimen import planted
-
-
-def point(*shape, dtype=torch.float64, seed=1):
-    return torch.randn(shape, dtype=dtype, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+from support.points import point
 
 
 def first(report):

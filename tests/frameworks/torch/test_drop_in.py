@@ -13,6 +13,7 @@ import torch.nn.functional as F  # noqa: N812  # torch's own convention
 from torch import nn
 
 import gradproof
+from support.points import positive
 
 BOTH = [torch.autograd.gradcheck, gradproof.gradcheck]
 TORCHS_ERROR = torch.autograd.gradcheck.__globals__["GradcheckError"]
@@ -25,12 +26,7 @@ def forward_mode_is_loaded():
     """Torch warns of itself when forward mode is first used."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.autograd.gradcheck(torch.sin, point(1), check_forward_ad=True)
-
-
-def point(*shape, seed=1, dtype=torch.float64):
-    generator = torch.Generator().manual_seed(seed)
-    return (0.5 + torch.rand(shape, dtype=dtype, generator=generator)).requires_grad_()
+        torch.autograd.gradcheck(torch.sin, positive(1), check_forward_ad=True)
 
 
 def rule(forward, backward, jvp=None, vmap=None):
@@ -178,8 +174,8 @@ BUGS = {
 def test_a_bug_is_found_by_its_flag_alone(name, fast_mode):
     function, without, with_flag = BUGS[name]
 
-    assert gradproof.gradcheck(function, point(4), fast_mode=fast_mode, raise_exception=False, **without) is True
-    assert gradproof.gradcheck(function, point(4), fast_mode=fast_mode, raise_exception=False, **with_flag) is False
+    assert gradproof.gradcheck(function, positive(4), fast_mode=fast_mode, raise_exception=False, **without) is True
+    assert gradproof.gradcheck(function, positive(4), fast_mode=fast_mode, raise_exception=False, **with_flag) is False
 
 
 @both_speeds
@@ -187,12 +183,12 @@ def test_undefined_gradients_that_are_taken_for_another_are_found(fast_mode):
     function = rule(lambda x: (x.clone(), 2 * x), lambda a, b, x: (0 if a is None else a) + (a if b is None else 2 * b))
     options = {"fast_mode": fast_mode, "raise_exception": False}
 
-    assert gradproof.gradcheck(function, point(4), check_undefined_grad=True, **options) is False
+    assert gradproof.gradcheck(function, positive(4), check_undefined_grad=True, **options) is False
 
 
 @both_speeds
 def test_a_gradient_of_another_dtype_is_found(fast_mode):
-    x = point(4)
+    x = positive(4)
     narrow = rule(lambda x: 2 * x, lambda g, x: (2 * g).float())
     options = {"fast_mode": fast_mode, "check_undefined_grad": False, "raise_exception": False, "rtol": 1e-5}
 
@@ -205,8 +201,8 @@ def test_a_gradient_of_another_dtype_is_found(fast_mode):
 def test_a_gradient_that_is_not_repeatable_is_found(gradcheck, fast_mode):
     options = {"fast_mode": fast_mode, "check_undefined_grad": False, "raise_exception": False}
 
-    assert gradcheck(rule(torch.sin, unsteady), point(4), **options) is False
-    assert gradcheck(rule(torch.sin, unsteady), point(4), nondet_tol=1e-8, **options) is True
+    assert gradcheck(rule(torch.sin, unsteady), positive(4), **options) is False
+    assert gradcheck(rule(torch.sin, unsteady), positive(4), nondet_tol=1e-8, **options) is True
 
 
 def wavering(factor):
@@ -220,14 +216,14 @@ def wavering(factor):
 def test_how_much_a_gradient_may_waver_is_granted_to_it_and_no_more(gradcheck, fast_mode):
     options = {"fast_mode": fast_mode, "check_undefined_grad": False, "raise_exception": False, "nondet_tol": 1e-3}
 
-    assert gradcheck(wavering(1.0), point(4), **options) is True
-    assert gradcheck(wavering(1.1), point(4), **options) is False
+    assert gradcheck(wavering(1.0), positive(4), **options) is True
+    assert gradcheck(wavering(1.1), positive(4), **options) is False
 
 
 def test_a_wavering_gradient_with_an_error_below_the_tolerance_is_found_and_the_wavering_noted():
-    assert not gradproof.check(wavering(1.0001), point(4), nondet_tol=1e-3, contracts=(), seed=0).passed
+    assert not gradproof.check(wavering(1.0001), positive(4), nondet_tol=1e-3, contracts=(), seed=0).passed
 
-    passed = gradproof.check(wavering(1.0), point(4), nondet_tol=1e-3, contracts=(), seed=0)
+    passed = gradproof.check(wavering(1.0), positive(4), nondet_tol=1e-3, contracts=(), seed=0)
 
     assert passed.passed
     assert any("from call to call" in note for note in passed.notes)
@@ -236,8 +232,8 @@ def test_a_wavering_gradient_with_an_error_below_the_tolerance_is_found_and_the_
 @both_checks
 @pytest.mark.parametrize("masked", [None, True, False])
 def test_masked_makes_no_difference_to_dense_inputs(gradcheck, masked):
-    assert gradcheck(torch.sin, point(3), masked=masked) is True
-    assert gradcheck(rule(torch.sin, lambda g, x: 2 * g), point(3), masked=masked, raise_exception=False) is False
+    assert gradcheck(torch.sin, positive(3), masked=masked) is True
+    assert gradcheck(rule(torch.sin, lambda g, x: 2 * g), positive(3), masked=masked, raise_exception=False) is False
 
 
 # ── a failure of the gradient never escapes ──────────────────────────────────────────────────────────────────────────
@@ -297,9 +293,9 @@ def test_a_failure_of_the_gradient_is_false_and_never_escapes(name, fast_mode):
 
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Casting complex")
-        assert gradproof.gradcheck(function, point(4), raise_exception=False, **options) is False
+        assert gradproof.gradcheck(function, positive(4), raise_exception=False, **options) is False
         with pytest.raises(gradproof.GradcheckError):
-            gradproof.gradcheck(function, point(4), **options)
+            gradproof.gradcheck(function, positive(4), **options)
 
 
 @both_speeds
@@ -314,7 +310,7 @@ def test_a_failure_of_the_second_gradient_is_false_and_never_escapes(name, fast_
 
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Casting complex")
-        assert gradproof.gradgradcheck(function, point(4), raise_exception=False, **options) is False
+        assert gradproof.gradgradcheck(function, positive(4), raise_exception=False, **options) is False
 
 
 @both_speeds
@@ -325,7 +321,7 @@ def test_a_jvp_that_raises_is_false(error, fast_mode):
 
     options = {"fast_mode": fast_mode, "check_undefined_grad": False, "check_forward_ad": True}
 
-    assert gradproof.gradcheck(rule(torch.sin, plain, jvp), point(4), raise_exception=False, **options) is False
+    assert gradproof.gradcheck(rule(torch.sin, plain, jvp), positive(4), raise_exception=False, **options) is False
 
 
 # ── misuse ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -334,10 +330,10 @@ MISUSE = {
     "no tensor": (torch.sin, (1.0,)),
     "nothing": (lambda: torch.ones(3), ()),
     "whole numbers": (lambda x: x, torch.ones(3, dtype=torch.int64)),
-    "nothing requires grad": (torch.sin, point(3).detach()),
-    "a function that raises": (lambda x: [][3], point(3)),
-    "too many inputs": (torch.sin, (point(3), point(3))),
-    "a function that is none": (None, point(3)),
+    "nothing requires grad": (torch.sin, positive(3).detach()),
+    "a function that raises": (lambda x: [][3], positive(3)),
+    "too many inputs": (torch.sin, (positive(3), positive(3))),
+    "a function that is none": (None, positive(3)),
 }
 
 
@@ -355,12 +351,12 @@ def test_misuse_is_the_same_kind_of_error_as_in_torch(name, raise_exception):
 @both_checks
 def test_an_output_that_is_no_tensor_is_as_in_torch(gradcheck):
     with pytest.raises((ValueError, TypeError, AttributeError)):
-        gradcheck(lambda x: "nothing", point(3))
+        gradcheck(lambda x: "nothing", positive(3))
 
 
 @both_checks
 def test_whole_numbers_as_outputs_are_true(gradcheck):
-    assert gradcheck(lambda x: (x > 0).long(), point(3)) is True
+    assert gradcheck(lambda x: (x > 0).long(), positive(3)) is True
 
 
 @pytest.mark.parametrize(
@@ -376,62 +372,62 @@ def test_whole_numbers_as_outputs_are_true(gradcheck):
 @pytest.mark.parametrize("given", [5, "a", (None,)], ids=str)
 def test_incoming_gradients_that_are_no_tensors_are_an_error_whatever_is_asked_for(given, gradgradcheck):
     with pytest.raises((ValueError, TypeError, AttributeError)):
-        gradgradcheck(torch.sin, point(3), given, raise_exception=False)
+        gradgradcheck(torch.sin, positive(3), given, raise_exception=False)
 
 
 # ── right functions ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 COMPLEX = torch.complex128
 RIGHT = {
-    "sin": (torch.sin, point(4)),
-    "exp": (torch.exp, point(4)),
-    "log": (torch.log, point(4)),
-    "sqrt": (torch.sqrt, point(4)),
-    "tanh": (torch.tanh, point(4)),
-    "sigmoid": (torch.sigmoid, point(4)),
-    "erf": (torch.erf, point(4)),
-    "lgamma": (torch.lgamma, point(4)),
-    "pow": (torch.pow, (point(4), point(4, seed=2))),
-    "atan2": (torch.atan2, (point(4), point(4, seed=2))),
-    "relu": (torch.relu, point(4)),
-    "abs": (torch.abs, point(4)),
-    "max": (lambda x: x.max(), point(4)),
-    "sort": (lambda x: x.sort(), point(4)),
-    "topk": (lambda x: x.topk(2).values, point(4)),
-    "sum": (lambda x: x.sum(0), point(3, 2)),
-    "mean": (lambda x: x.mean(), point(4)),
-    "var": (lambda x: x.var(), point(4)),
-    "prod": (torch.prod, point(4)),
-    "cumsum": (lambda x: x.cumsum(0), point(4)),
-    "matmul": (torch.matmul, (point(2, 3), point(3, 2, seed=2))),
-    "einsum": (lambda a, b: torch.einsum("ij,kj->ik", a, b), (point(2, 3), point(2, 3, seed=2))),
-    "inv": (torch.linalg.inv, point(3, 3)),
-    "det": (torch.linalg.det, point(3, 3)),
-    "solve": (torch.linalg.solve, (point(3, 3), point(3, seed=2))),
-    "svdvals": (torch.linalg.svdvals, point(3, 2)),
-    "conv1d": (F.conv1d, (point(1, 2, 5), point(2, 2, 3, seed=2))),
-    "max pooling": (lambda x: F.max_pool1d(x, 2), point(1, 1, 6)),
-    "layer norm": (lambda x: F.layer_norm(x, (3,)), point(2, 3)),
-    "softmax": (lambda x: x.softmax(-1), point(2, 3)),
-    "cross entropy": (lambda x: F.cross_entropy(x, torch.tensor([0, 2])), point(2, 3)),
-    "embedding": (lambda w: F.embedding(torch.tensor([1, 0, 1]), w), point(3, 2)),
-    "index": (lambda x: x[[0, 0, 2]], point(4)),
-    "where": (lambda x: torch.where(x > 1, x**2, x.sin()), point(4)),
-    "a number": (lambda x: x**2, point()),
-    "empty": (lambda x: x.exp(), point(0)),
-    "two outputs": (lambda x: (x.sin(), x.sum()), point(4)),
-    "transposed": (lambda x: x.T.sin(), point(2, 3)),
-    "detached": (lambda x, y: x + y, (point(4), point(4, seed=2).detach())),
-    "no influence": (lambda x, y: x.sin(), (point(4), point(4, seed=2))),
-    "real of complex": (torch.abs, point(3, dtype=COMPLEX)),
-    "complex of real": (lambda x: torch.polar(x, x**2), point(3)),
-    "complex exp": (torch.exp, point(3, dtype=COMPLEX)),
-    "conj": (lambda z: z.conj() * z, point(3, dtype=COMPLEX)),
-    "angle": (torch.angle, point(3, dtype=COMPLEX)),
-    "complex matmul": (torch.matmul, (point(2, 2, dtype=COMPLEX), point(2, 2, seed=2, dtype=COMPLEX))),
-    "fft": (torch.fft.fft, point(4)),
-    "irfft": (torch.fft.irfft, point(3, dtype=COMPLEX)),
-    "complex and real": (lambda x, z: x * z.exp(), (point(3), point(3, dtype=COMPLEX))),
+    "sin": (torch.sin, positive(4)),
+    "exp": (torch.exp, positive(4)),
+    "log": (torch.log, positive(4)),
+    "sqrt": (torch.sqrt, positive(4)),
+    "tanh": (torch.tanh, positive(4)),
+    "sigmoid": (torch.sigmoid, positive(4)),
+    "erf": (torch.erf, positive(4)),
+    "lgamma": (torch.lgamma, positive(4)),
+    "pow": (torch.pow, (positive(4), positive(4, seed=2))),
+    "atan2": (torch.atan2, (positive(4), positive(4, seed=2))),
+    "relu": (torch.relu, positive(4)),
+    "abs": (torch.abs, positive(4)),
+    "max": (lambda x: x.max(), positive(4)),
+    "sort": (lambda x: x.sort(), positive(4)),
+    "topk": (lambda x: x.topk(2).values, positive(4)),
+    "sum": (lambda x: x.sum(0), positive(3, 2)),
+    "mean": (lambda x: x.mean(), positive(4)),
+    "var": (lambda x: x.var(), positive(4)),
+    "prod": (torch.prod, positive(4)),
+    "cumsum": (lambda x: x.cumsum(0), positive(4)),
+    "matmul": (torch.matmul, (positive(2, 3), positive(3, 2, seed=2))),
+    "einsum": (lambda a, b: torch.einsum("ij,kj->ik", a, b), (positive(2, 3), positive(2, 3, seed=2))),
+    "inv": (torch.linalg.inv, positive(3, 3)),
+    "det": (torch.linalg.det, positive(3, 3)),
+    "solve": (torch.linalg.solve, (positive(3, 3), positive(3, seed=2))),
+    "svdvals": (torch.linalg.svdvals, positive(3, 2)),
+    "conv1d": (F.conv1d, (positive(1, 2, 5), positive(2, 2, 3, seed=2))),
+    "max pooling": (lambda x: F.max_pool1d(x, 2), positive(1, 1, 6)),
+    "layer norm": (lambda x: F.layer_norm(x, (3,)), positive(2, 3)),
+    "softmax": (lambda x: x.softmax(-1), positive(2, 3)),
+    "cross entropy": (lambda x: F.cross_entropy(x, torch.tensor([0, 2])), positive(2, 3)),
+    "embedding": (lambda w: F.embedding(torch.tensor([1, 0, 1]), w), positive(3, 2)),
+    "index": (lambda x: x[[0, 0, 2]], positive(4)),
+    "where": (lambda x: torch.where(x > 1, x**2, x.sin()), positive(4)),
+    "a number": (lambda x: x**2, positive()),
+    "empty": (lambda x: x.exp(), positive(0)),
+    "two outputs": (lambda x: (x.sin(), x.sum()), positive(4)),
+    "transposed": (lambda x: x.T.sin(), positive(2, 3)),
+    "detached": (lambda x, y: x + y, (positive(4), positive(4, seed=2).detach())),
+    "no influence": (lambda x, y: x.sin(), (positive(4), positive(4, seed=2))),
+    "real of complex": (torch.abs, positive(3, dtype=COMPLEX)),
+    "complex of real": (lambda x: torch.polar(x, x**2), positive(3)),
+    "complex exp": (torch.exp, positive(3, dtype=COMPLEX)),
+    "conj": (lambda z: z.conj() * z, positive(3, dtype=COMPLEX)),
+    "angle": (torch.angle, positive(3, dtype=COMPLEX)),
+    "complex matmul": (torch.matmul, (positive(2, 2, dtype=COMPLEX), positive(2, 2, seed=2, dtype=COMPLEX))),
+    "fft": (torch.fft.fft, positive(4)),
+    "irfft": (torch.fft.irfft, positive(3, dtype=COMPLEX)),
+    "complex and real": (lambda x, z: x * z.exp(), (positive(3), positive(3, dtype=COMPLEX))),
 }
 
 
@@ -464,12 +460,12 @@ def test_right_functions_are_true_with_every_flag(name):
 
 
 def test_a_module_is_true_with_every_flag():
-    assert gradproof.gradcheck(nn.Sequential(nn.Linear(3, 2), nn.Tanh()).double(), point(2, 3), **EVERY)
+    assert gradproof.gradcheck(nn.Sequential(nn.Linear(3, 2), nn.Tanh()).double(), positive(2, 3), **EVERY)
 
 
 @both_speeds
 def test_nothing_of_the_callers_is_changed_with_every_flag(fast_mode):
-    x = point(4)
+    x = positive(4)
     before, state, filters = x.detach().clone(), torch.get_rng_state(), list(warnings.filters)
     threads = torch.get_num_threads()
 

@@ -14,6 +14,8 @@ from torch import nn
 from torch.autograd import forward_ad
 
 from gradproof import GradientError, InputError, Verdict, assert_gradients, check
+from support.functions import rule
+from support.points import point
 
 # The first dual number of a process makes torch import what uses its own deprecated torch.jit.script.
 making_duals = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
@@ -22,29 +24,8 @@ BOTH = ("reverse", "forward")
 asked_both_ways = pytest.mark.parametrize("modes", [("forward",), BOTH], ids="+".join)
 
 
-def point(*shape, seed=1, dtype=torch.float64):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(shape, dtype=dtype, generator=generator).requires_grad_()
-
-
 def checked(function, *inputs, modes=("forward",), seed=0, **options):
     return check(function, inputs, modes=modes, seed=seed, contracts=(), **options)
-
-
-def rule(forward, *, backward=None, jvp=None):
-    """A Function of one's own: backward(incoming, *inputs) and jvp(*tangents, *inputs), each only where it is given."""
-
-    def remember(ctx, *inputs):
-        ctx.save_for_backward(*inputs)
-        ctx.save_for_forward(*inputs)
-        return forward(*inputs)
-
-    members = {"forward": staticmethod(remember)}
-    if backward is not None:
-        members["backward"] = staticmethod(lambda ctx, incoming: backward(incoming, *ctx.saved_tensors))
-    if jvp is not None:
-        members["jvp"] = staticmethod(lambda ctx, *tangents: jvp(*tangents, *ctx.saved_tensors))
-    return type("Own", (torch.autograd.Function,), members).apply
 
 
 def cosine(g, x):

@@ -13,37 +13,9 @@ import torch
 from torch import nn
 
 from gradproof import InputError, Verdict, check, gradcheck
-
-
-class Spoiled(torch.autograd.Function):
-    """The identity, whose backward is spoiled."""
-
-    @staticmethod
-    def forward(ctx, x, change):
-        ctx.change = change
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return ctx.change(gradient), None
-
-
-def doubled(x):
-    return Spoiled.apply(x, lambda gradient: 2 * gradient)
-
-
-def point(*shape: int, seed: int = 1, dtype=torch.float64) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(shape, dtype=dtype, generator=generator).requires_grad_()
-
-
-def checked(report) -> list[str]:
-    return [label.split(":")[0] for label in report.subject.arguments]
-
-
-def blamed(report) -> set[str]:
-    assert report.verdict is Verdict.FAIL, str(report)
-    return {finding.argument for finding in report.findings}
+from support.findings import arguments_of, blamed
+from support.functions import Spoiled, doubled
+from support.points import point
 
 
 class Pair(NamedTuple):
@@ -59,7 +31,7 @@ def test_a_tuple_or_list_is_spread_over_positions(container):
     report = check(lambda a, b: a.sin() * b, container([point(3), point(3, seed=2)]), seed=0)
 
     assert report.passed
-    assert checked(report) == ["inputs[0]", "inputs[1]"]
+    assert arguments_of(report) == ["inputs[0]", "inputs[1]"]
 
 
 def test_nested_inputs_are_passed_in_their_own_containers():
@@ -73,7 +45,7 @@ def test_nested_inputs_are_passed_in_their_own_containers():
     report = check(function, inputs, seed=0)
 
     assert report.passed
-    assert checked(report) == ["inputs[0][0]", "inputs[0][1]", "inputs[1]['scale']['w']", "inputs[2][0][0]"]
+    assert arguments_of(report) == ["inputs[0][0]", "inputs[0][1]", "inputs[1]['scale']['w']", "inputs[2][0][0]"]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +86,7 @@ def test_dataclasses_are_inputs_and_outputs(options):
     report = check(moved, (State(point(3), point(3, seed=2)), point()), seed=0, **options)
 
     assert report.passed
-    assert checked(report) == ["inputs[0].position", "inputs[0].velocity", "inputs[1]"]
+    assert arguments_of(report) == ["inputs[0].position", "inputs[0].velocity", "inputs[1]"]
     assert [label.split(":")[0] for label in report.subject.outputs] == ["output.position", "output.velocity"]
 
 
@@ -125,7 +97,7 @@ def test_dataclasses_are_inputs_and_outputs(options):
 def test_a_dataclass_and_its_fields_are_chosen_by_name(wrt, chosen):
     report = check(lambda state: state.position * state.velocity, State(point(3), point(3, seed=2)), wrt=wrt, seed=0)
 
-    assert checked(report) == [f"inputs[0].{name}" for name in chosen]
+    assert arguments_of(report) == [f"inputs[0].{name}" for name in chosen]
 
 
 def test_a_wrong_gradient_in_a_dataclass_is_told_by_its_field():
@@ -161,7 +133,7 @@ def test_a_dict_is_spread_over_keyword_parameters():
     report = check(lambda *, x, w: (x * w).sin(), {"w": point(3), "x": point(3, seed=2)}, seed=0)
 
     assert report.passed
-    assert set(checked(report)) == {"inputs['w']", "inputs['x']"}
+    assert set(arguments_of(report)) == {"inputs['w']", "inputs['x']"}
 
 
 def test_a_dict_is_spread_over_any_keywords():
@@ -180,7 +152,7 @@ def test_a_dict_is_spread_over_the_parameters_of_a_modules_forward():
     report = check(nn.Bilinear(2, 3, 4).double(), {"input1": point(5, 2), "input2": point(5, 3)}, seed=0)
 
     assert report.passed
-    assert checked(report) == ["inputs['input1']", "inputs['input2']", "weight", "bias"]
+    assert arguments_of(report) == ["inputs['input1']", "inputs['input2']", "weight", "bias"]
 
 
 def test_values_that_are_no_tensors_are_passed_as_they_are():
@@ -200,14 +172,14 @@ def test_integer_and_bool_tensors_are_passed_and_not_varied():
     report = check(lambda x, i, m: torch.where(m, x[i].sin(), x[i].exp()), (point(3), index, mask), seed=0)
 
     assert report.passed
-    assert checked(report) == ["inputs[0]"]
+    assert arguments_of(report) == ["inputs[0]"]
 
 
 def test_tensors_that_do_not_require_grad_are_not_varied():
     report = check(lambda x, y: x * doubled(y), (point(3), point(3).detach()), seed=0)
 
     assert report.passed
-    assert checked(report) == ["inputs[0]"]
+    assert arguments_of(report) == ["inputs[0]"]
 
 
 # ── outputs ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -422,14 +394,14 @@ def test_the_parameters_of_a_module_are_checked_by_name():
     report = check(Scale(), point(3), seed=0)
 
     assert report.passed
-    assert checked(report) == ["inputs[0]", "weight", "bias"]
+    assert arguments_of(report) == ["inputs[0]", "weight", "bias"]
 
 
 def test_the_parameters_of_a_module_are_checked_even_where_no_input_requires_grad():
     report = check(Scale(), point(3).detach(), seed=0)
 
     assert report.passed
-    assert checked(report) == ["weight", "bias"]
+    assert arguments_of(report) == ["weight", "bias"]
 
 
 def test_a_frozen_parameter_is_not_checked():
@@ -439,7 +411,7 @@ def test_a_frozen_parameter_is_not_checked():
     report = check(module, point(3), seed=0)
 
     assert report.passed
-    assert checked(report) == ["inputs[0]", "bias"]
+    assert arguments_of(report) == ["inputs[0]", "bias"]
 
 
 def test_a_wrong_parameter_gradient_is_named():
@@ -461,11 +433,11 @@ def test_buffers_are_not_varied_and_not_checked():
     module = Scale()
     module.offset.requires_grad_()
 
-    assert "offset" not in checked(check(module, point(3), seed=0))
+    assert "offset" not in arguments_of(check(module, point(3), seed=0))
 
 
 def test_a_buffer_may_be_chosen_by_name():
-    assert checked(check(Scale(), point(3), wrt="offset", seed=0)) == ["offset"]
+    assert arguments_of(check(Scale(), point(3), wrt="offset", seed=0)) == ["offset"]
 
 
 def test_parameters_are_not_reported_as_captured():
@@ -479,14 +451,14 @@ def test_tied_parameters_are_one():
     report = check(module, point(3), seed=0)
 
     assert report.passed
-    assert "1.weight" not in checked(report)
+    assert "1.weight" not in arguments_of(report)
 
 
 def test_a_dict_reaches_keyword_only_parameters_of_a_module():
     report = check(Scale(), {"x": point(3), "shift": point(3, seed=2)}, seed=0)
 
     assert report.passed
-    assert "inputs['shift']" in checked(report)
+    assert "inputs['shift']" in arguments_of(report)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -546,14 +518,14 @@ def test_wrt_chooses_by_position_name_or_path(wrt, expected):
     report = check(mixed, mixed_inputs(), wrt=wrt, seed=0)
 
     assert report.passed
-    assert checked(report) == expected
+    assert arguments_of(report) == expected
 
 
 def test_wrt_chooses_inputs_that_do_not_require_grad():
     report = check(torch.mul, (point(3).detach(), point(3).detach()), wrt=1, seed=0)
 
     assert report.passed
-    assert checked(report) == ["inputs[1]"]
+    assert arguments_of(report) == ["inputs[1]"]
 
 
 def test_wrt_leaves_out_a_wrong_gradient():
@@ -566,11 +538,13 @@ def test_wrt_leaves_out_a_wrong_gradient():
 def test_wrt_does_not_take_one_position_for_another_that_begins_alike():
     inputs = tuple(point(1, seed=seed) for seed in range(12))
 
-    assert checked(check(lambda *x: torch.cat(x).sin(), inputs, wrt=1, seed=0)) == ["inputs[1]"]
+    assert arguments_of(check(lambda *x: torch.cat(x).sin(), inputs, wrt=1, seed=0)) == ["inputs[1]"]
 
 
 def test_wrt_does_not_take_one_name_for_another_that_begins_alike():
-    assert checked(check(lambda w, weight: w.sin() * weight, (point(3), point(3)), wrt="w", seed=0)) == ["inputs[0]"]
+    assert arguments_of(check(lambda w, weight: w.sin() * weight, (point(3), point(3)), wrt="w", seed=0)) == [
+        "inputs[0]"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -585,11 +559,11 @@ def test_wrt_does_not_take_one_name_for_another_that_begins_alike():
 def test_wrt_chooses_a_keyword_that_is_a_container_and_what_is_in_it_by_name(wrt, expected):
     inputs = {"x": point(3), "w": [point(3), {"b": point(3)}]}
 
-    assert checked(check(lambda x, w: x * w[0] + w[1]["b"] ** 2, inputs, wrt=wrt, seed=0)) == expected
+    assert arguments_of(check(lambda x, w: x * w[0] + w[1]["b"] ** 2, inputs, wrt=wrt, seed=0)) == expected
 
 
 def test_wrt_chooses_a_keyword_by_name():
-    assert checked(check(lambda x, w: x * w, {"x": point(3), "w": point(3)}, wrt="w", seed=0)) == ["inputs['w']"]
+    assert arguments_of(check(lambda x, w: x * w, {"x": point(3), "w": point(3)}, wrt="w", seed=0)) == ["inputs['w']"]
 
 
 @pytest.mark.parametrize(
@@ -601,7 +575,7 @@ def test_wrt_chooses_a_keyword_by_name():
     ],
 )
 def test_wrt_chooses_parameters_by_name_or_module(wrt, expected):
-    assert checked(check(Outer(Scale()), point(3), wrt=wrt, seed=0)) == expected
+    assert arguments_of(check(Outer(Scale()), point(3), wrt=wrt, seed=0)) == expected
 
 
 @pytest.mark.parametrize("wrt", ["0.weight", "1.weight"])
@@ -609,14 +583,14 @@ def test_wrt_knows_a_tied_parameter_by_each_of_its_names(wrt):
     tied = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3)).double()
     tied[1].weight = tied[0].weight
 
-    assert checked(check(tied, point(4, 3), wrt=wrt, seed=0)) == ["0.weight"]
+    assert arguments_of(check(tied, point(4, 3), wrt=wrt, seed=0)) == ["0.weight"]
 
 
 def test_wrt_that_names_a_module_leaves_out_its_integer_buffers():
     report = check(nn.Sequential(nn.BatchNorm1d(3).double()), point(4, 3), wrt="0", seed=0)
 
-    assert checked(report)[:2] == ["0.weight", "0.bias"]
-    assert "0.num_batches_tracked" not in checked(report)
+    assert arguments_of(report)[:2] == ["0.weight", "0.bias"]
+    assert "0.num_batches_tracked" not in arguments_of(report)
 
 
 @pytest.mark.parametrize("wrt", [3, -7, "nobody", "inputs[9]", "", [0, "nobody"]])

@@ -8,6 +8,8 @@ from torch import nn
 from torch.nn import functional
 
 from gradproof import Verdict, check
+from support.functions import Spoiled
+from support.points import point
 
 REAL = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 COMPLEX = [torch.complex128, torch.complex64]
@@ -21,25 +23,6 @@ def _names(dtype) -> str:
 real = pytest.mark.parametrize("dtype", REAL, ids=_names)
 any_dtype = pytest.mark.parametrize("dtype", REAL + COMPLEX, ids=_names)
 every_complex = pytest.mark.parametrize("dtype", COMPLEX, ids=_names)
-
-
-class Spoiled(torch.autograd.Function):
-    """The identity, whose backward is spoiled."""
-
-    @staticmethod
-    def forward(ctx, x, change):
-        ctx.change = change
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return ctx.change(gradient), None
-
-
-def point(*shape: int, dtype, seed: int = 1) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    wide = torch.complex128 if dtype.is_complex else torch.float64
-    return torch.randn(shape, dtype=wide, generator=generator).to(dtype).requires_grad_()
 
 
 THROUGH_HALF = {

@@ -9,55 +9,15 @@ from torch import nn
 from torch.autograd.function import once_differentiable
 
 from gradproof import Verdict, check
+from support.functions import Sine, rule
+from support.points import point
 
 BOTH = ("reverse", "forward")
 NESTINGS = {"reverse over reverse", "forward over reverse", "reverse over forward", "forward over forward"}
 
 
-def point(*shape, seed=1, dtype=torch.float64):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(shape, dtype=dtype, generator=generator).requires_grad_()
-
-
 def checked(function, *inputs, modes=("reverse",), seed=0, **options):
     return check(function, inputs, modes=modes, seed=seed, order=2, contracts=(), **options)
-
-
-def rule(forward, backward):
-    """A Function of one's own, without a jvp."""
-
-    class Own(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, *inputs):
-            ctx.save_for_backward(*inputs)
-            return forward(*inputs)
-
-        @staticmethod
-        def backward(ctx, incoming):
-            return backward(incoming, *ctx.saved_tensors)
-
-    return Own.apply
-
-
-class Sine(torch.autograd.Function):
-    """sin, with a backward and a jvp that are right, in the style that torch.func takes."""
-
-    @staticmethod
-    def forward(x):
-        return x.sin()
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(*inputs)
-        ctx.save_for_forward(*inputs)
-
-    @staticmethod
-    def backward(ctx, incoming):
-        return incoming * ctx.saved_tensors[0].cos()
-
-    @staticmethod
-    def jvp(ctx, tangent):
-        return tangent * ctx.saved_tensors[0].cos()
 
 
 class OldSine(Sine):
