@@ -16,6 +16,7 @@ from torch.autograd import forward_ad, gradcheck, gradgradcheck
 from torch.utils.checkpoint import checkpoint
 
 from gradproof import Verdict, check
+from support.checks import BOTH
 from support.functions import Sine
 from support.points import normal
 
@@ -25,7 +26,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning"),
 ]
 
-BOTH = ("reverse", "forward")
 OVER_FORWARD = {"reverse over forward", "forward over forward"}
 
 

@@ -35,3 +35,11 @@ def wrong_places(report: Report) -> set[tuple[Any, ...]]:
         for finding in report.findings
         for entry in finding.entries
     }
+
+
+def assert_inconclusive(report: Report, reason: str) -> None:
+    """Assert that a check proves nothing, says why, gives advice, and blames no one."""
+    assert report.verdict is Verdict.INCONCLUSIVE, str(report)
+    assert report.reason.startswith(reason)
+    assert report.advice
+    assert report.findings == ()

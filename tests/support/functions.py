@@ -31,6 +31,33 @@ def rule(
     return type(name, (torch.autograd.Function,), members).apply
 
 
+def func_rule(
+    forward: Callable[..., Any],
+    backward: Callable[..., Any],
+    jvp: Callable[..., Any] | None = None,
+) -> Callable[..., Any]:
+    """Make a Function of one input in the style that torch.func takes; undefined gradients come as None."""
+
+    class Rule(torch.autograd.Function):
+        @staticmethod
+        def forward(x):
+            return forward(x)
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(*inputs)
+            ctx.save_for_forward(*inputs)
+            ctx.set_materialize_grads(False)
+
+        @staticmethod
+        def backward(ctx, *incoming):
+            return backward(*incoming, ctx.saved_tensors[0])
+
+    if jvp is not None:
+        Rule.jvp = staticmethod(lambda ctx, tangent: jvp(tangent, ctx.saved_tensors[0]))
+    return Rule.apply
+
+
 def with_context(forward: Callable[..., Any], backward: Callable[..., Any], **others: Any) -> Callable[..., Any]:
     """Make a Function from the static methods themselves, which take a context first."""
     members = {"forward": forward, "backward": backward, **others}
@@ -41,6 +68,16 @@ def with_context(forward: Callable[..., Any], backward: Callable[..., Any], **ot
 def identity(ctx: Any, x: Tensor) -> Tensor:
     """Return a copy: a forward for `with_context`."""
     return x.clone()
+
+
+def cosine(incoming: Tensor, x: Tensor) -> Tensor:
+    """Return the right derivative of a sine, for `rule`."""
+    return incoming * x.cos()
+
+
+def twice_cosine(incoming: Tensor, x: Tensor) -> Tensor:
+    """Return twice the derivative of a sine, for `rule`."""
+    return 2 * incoming * x.cos()
 
 
 def wrong_sine(factor: float | Tensor, name: str = "WrongSine") -> Callable[[Tensor], Tensor]:

@@ -11,17 +11,11 @@ from torch import nn
 from torch.testing._internal.two_tensor import TwoTensor
 
 from gradproof import InputError, Verdict, check
+from support.findings import assert_inconclusive
 from support.functions import rule
 from support.points import point
 
 pytestmark = pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
-
-
-def inconclusive(report, reason: str):
-    assert report.verdict is Verdict.INCONCLUSIVE, str(report)
-    assert report.reason.startswith(reason)
-    assert report.advice
-    assert report.findings == ()
 
 
 # ── nothing to check ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -126,7 +120,7 @@ def test_a_function_that_raises_beside_the_point_is_inconclusive_and_its_error_i
 
     report = check(picky, x, seed=0)
 
-    inconclusive(report, "undefined")
+    assert_inconclusive(report, "undefined")
     assert "OwnError: not here" in report.reason
 
 
@@ -178,7 +172,7 @@ def test_an_output_whose_shape_changes_beside_the_point_is_inconclusive(dtype):
 
     report = check(lambda x: x[x >= 1].sin(), x, seed=0)
 
-    inconclusive(report, "undefined")
+    assert_inconclusive(report, "undefined")
     assert "changed from (3,)" in report.reason
 
 
@@ -191,7 +185,7 @@ def test_an_output_whose_shape_changes_with_every_call_is_inconclusive(dtype):
 
     report = check(growing, point(4, dtype=dtype), seed=0)
 
-    inconclusive(report, "undefined")
+    assert_inconclusive(report, "undefined")
     assert "changed from (1,)" in report.reason
 
 
@@ -202,7 +196,7 @@ def test_an_output_that_is_missing_at_times_is_inconclusive(dtype):
         calls.append(None)
         return (x.sin(), x.cos()) if len(calls) == 1 else (x.sin(), None)
 
-    inconclusive(check(forgetful, point(4, dtype=dtype), seed=0), "undefined")
+    assert_inconclusive(check(forgetful, point(4, dtype=dtype), seed=0), "undefined")
 
 
 def test_an_output_that_turns_complex_at_times_is_inconclusive(dtype):
@@ -212,7 +206,7 @@ def test_an_output_that_turns_complex_at_times_is_inconclusive(dtype):
         calls.append(None)
         return x.sin() if len(calls) == 1 else x.sin() + 0j
 
-    inconclusive(check(turning, point(4, dtype=dtype), seed=0), "undefined")
+    assert_inconclusive(check(turning, point(4, dtype=dtype), seed=0), "undefined")
 
 
 def _writes_through_data(x):
@@ -246,7 +240,7 @@ def test_a_function_that_writes_to_its_input_is_inconclusive(function, dtype):
 
     report = check(function, x, seed=0)
 
-    inconclusive(report, "mutation")
+    assert_inconclusive(report, "mutation")
     assert "inputs[0]" in report.reason
     assert torch.equal(x, before)
 
@@ -256,7 +250,7 @@ def test_a_function_that_writes_to_one_input_names_it(dtype):
         y.data.zero_()
         return x.sin() * y
 
-    inconclusive(
+    assert_inconclusive(
         check(function, (point(4, dtype=dtype), point(4, dtype=dtype)), seed=0),
         "mutation: the function writes to inputs[1]",
     )
@@ -279,7 +273,7 @@ def test_a_function_with_a_generator_of_its_own_is_inconclusive(dtype):
     def noisy(x):
         return x.sin() + torch.rand(x.shape, generator=own, dtype=x.dtype)
 
-    inconclusive(check(noisy, point(4, dtype=dtype), seed=0), "random")
+    assert_inconclusive(check(noisy, point(4, dtype=dtype), seed=0), "random")
 
 
 def test_a_function_with_a_random_factor_is_inconclusive(dtype):
@@ -288,7 +282,7 @@ def test_a_function_with_a_random_factor_is_inconclusive(dtype):
     def noisy(x):
         return x.sin() * (1 + torch.rand(x.shape, generator=own, dtype=x.dtype))
 
-    inconclusive(check(noisy, point(4, dtype=dtype), seed=0), "random")
+    assert_inconclusive(check(noisy, point(4, dtype=dtype), seed=0), "random")
 
 
 def test_a_function_that_reseeds_by_itself_passes(dtype):
@@ -307,7 +301,7 @@ def test_a_function_that_counts_its_calls_is_inconclusive(dtype):
         calls.append(None)
         return x.sin() + len(calls)
 
-    inconclusive(check(counting, point(4, dtype=dtype), seed=0), "random")
+    assert_inconclusive(check(counting, point(4, dtype=dtype), seed=0), "random")
 
 
 # ── values that are not finite ───────────────────────────────────────────────────────────────────────────────────────
@@ -315,13 +309,13 @@ def test_a_function_that_counts_its_calls_is_inconclusive(dtype):
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 def test_a_function_that_is_nowhere_finite_is_inconclusive(value, dtype):
-    inconclusive(check(lambda x: x * value, point(4, dtype=dtype), seed=0), "non-finite: every output")
+    assert_inconclusive(check(lambda x: x * value, point(4, dtype=dtype), seed=0), "non-finite: every output")
 
 
 def test_a_nan_input_is_inconclusive(dtype):
     x = torch.full((3,), float("nan"), dtype=dtype, requires_grad=True)
 
-    inconclusive(check(torch.sin, x, seed=0), "non-finite")
+    assert_inconclusive(check(torch.sin, x, seed=0), "non-finite")
 
 
 def test_a_function_that_is_nan_in_some_outputs_is_inconclusive(dtype):
@@ -329,7 +323,7 @@ def test_a_function_that_is_nan_in_some_outputs_is_inconclusive(dtype):
 
     report = check(torch.log, x, seed=0)
 
-    inconclusive(report, "non-finite")
+    assert_inconclusive(report, "non-finite")
     assert "1 of 3" in report.reason
 
 
@@ -376,7 +370,7 @@ def test_a_point_near_the_edge_of_a_domain_never_fails(function, at, dtype):
 def test_the_norm_at_zero_is_inconclusive(dtype):
     report = check(torch.linalg.vector_norm, torch.zeros(3, dtype=dtype, requires_grad=True), seed=0)
 
-    inconclusive(report, "kink")
+    assert_inconclusive(report, "kink")
 
 
 def test_a_nan_gradient_of_a_finite_function_is_found(dtype):

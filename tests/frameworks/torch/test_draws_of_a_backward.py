@@ -10,6 +10,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from gradproof import Verdict, check, gradcheck
+from support.marks import coverages
 from support.points import ramp
 
 DRAWS = {
@@ -18,7 +19,6 @@ DRAWS = {
     "Python": lambda like: torch.tensor([2.0 * (random.random() > 0.5) for _ in like], dtype=like.dtype),
 }
 drawing = pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS)
-coverages = pytest.mark.parametrize("coverage", ["probe", "full"])
 
 
 def masking(draw, *, again: bool):

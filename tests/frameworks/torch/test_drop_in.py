@@ -13,47 +13,15 @@ import torch.nn.functional as F  # noqa: N812  # torch's own convention
 from torch import nn
 
 import gradproof
+from support.functions import func_rule
+from support.marks import both_speeds
 from support.points import positive
+
+pytestmark = pytest.mark.usefixtures("forward_mode_is_loaded")
 
 BOTH = [torch.autograd.gradcheck, gradproof.gradcheck]
 TORCHS_ERROR = torch.autograd.gradcheck.__globals__["GradcheckError"]
 both_checks = pytest.mark.parametrize("gradcheck", BOTH, ids=["torch", "gradproof"])
-both_speeds = pytest.mark.parametrize("fast_mode", [True, False], ids=["fast", "full"])
-
-
-@pytest.fixture(autouse=True, scope="module")
-def forward_mode_is_loaded():
-    """Torch warns of itself when forward mode is first used."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.autograd.gradcheck(torch.sin, positive(1), check_forward_ad=True)
-
-
-def rule(forward, backward, jvp=None, vmap=None):
-    """A Function from its parts; each rule is given the saved input last."""
-
-    class Rule(torch.autograd.Function):
-        @staticmethod
-        def forward(x):
-            return forward(x)
-
-        @staticmethod
-        def setup_context(ctx, inputs, output):
-            ctx.save_for_backward(*inputs)
-            ctx.save_for_forward(*inputs)
-            ctx.set_materialize_grads(False)
-
-        @staticmethod
-        def backward(ctx, *incoming):
-            return backward(*incoming, ctx.saved_tensors[0])
-
-    if jvp is not None:
-        Rule.jvp = staticmethod(lambda ctx, tangent: jvp(tangent, ctx.saved_tensors[0]))
-    if vmap is not None:
-        Rule.vmap = staticmethod(vmap)
-    return Rule.apply
-
-
 # ── the signature ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -132,37 +100,37 @@ def stubborn_tangent(tangent, x):
 
 BUGS = {
     "undefined gradients raise": (
-        rule(lambda x: (x.clone(), 2 * x), undefined_raises),
+        func_rule(lambda x: (x.clone(), 2 * x), undefined_raises),
         {"check_undefined_grad": False},
         {"check_undefined_grad": True},
     ),
     "gradients that cannot be batched": (
-        rule(torch.sin, stubborn),
+        func_rule(torch.sin, stubborn),
         {"check_undefined_grad": False},
         {"check_undefined_grad": False, "check_batched_grad": True},
     ),
     "gradients that are wrong in batches": (
-        rule(torch.sin, with_own_batches),
+        func_rule(torch.sin, with_own_batches),
         {"check_undefined_grad": False},
         {"check_undefined_grad": False, "check_batched_grad": True},
     ),
     "a wrong jvp": (
-        rule(torch.sin, plain, lambda tangent, x: tangent * x.cos() * 1.01),
+        func_rule(torch.sin, plain, lambda tangent, x: tangent * x.cos() * 1.01),
         {"check_undefined_grad": False},
         {"check_undefined_grad": False, "check_forward_ad": True},
     ),
     "no jvp": (
-        rule(torch.sin, plain),
+        func_rule(torch.sin, plain),
         {"check_undefined_grad": False},
         {"check_undefined_grad": False, "check_forward_ad": True},
     ),
     "tangents that cannot be batched": (
-        rule(torch.sin, plain, stubborn_tangent),
+        func_rule(torch.sin, plain, stubborn_tangent),
         {"check_undefined_grad": False, "check_forward_ad": True},
         {"check_undefined_grad": False, "check_forward_ad": True, "check_batched_forward_grad": True},
     ),
     "a wrong backward that is not asked for": (
-        rule(torch.sin, lambda g, x: 2 * g, lambda tangent, x: tangent * x.cos()),
+        func_rule(torch.sin, lambda g, x: 2 * g, lambda tangent, x: tangent * x.cos()),
         {"check_undefined_grad": False, "check_forward_ad": True, "check_backward_ad": False},
         {"check_undefined_grad": False},
     ),
@@ -180,7 +148,9 @@ def test_a_bug_is_found_by_its_flag_alone(name, fast_mode):
 
 @both_speeds
 def test_undefined_gradients_that_are_taken_for_another_are_found(fast_mode):
-    function = rule(lambda x: (x.clone(), 2 * x), lambda a, b, x: (0 if a is None else a) + (a if b is None else 2 * b))
+    function = func_rule(
+        lambda x: (x.clone(), 2 * x), lambda a, b, x: (0 if a is None else a) + (a if b is None else 2 * b)
+    )
     options = {"fast_mode": fast_mode, "raise_exception": False}
 
     assert gradproof.gradcheck(function, positive(4), check_undefined_grad=True, **options) is False
@@ -189,7 +159,7 @@ def test_undefined_gradients_that_are_taken_for_another_are_found(fast_mode):
 @both_speeds
 def test_a_gradient_of_another_dtype_is_found(fast_mode):
     x = positive(4)
-    narrow = rule(lambda x: 2 * x, lambda g, x: (2 * g).float())
+    narrow = func_rule(lambda x: 2 * x, lambda g, x: (2 * g).float())
     options = {"fast_mode": fast_mode, "check_undefined_grad": False, "raise_exception": False, "rtol": 1e-5}
 
     assert gradproof.gradcheck(narrow, x, **options) is True
@@ -201,14 +171,14 @@ def test_a_gradient_of_another_dtype_is_found(fast_mode):
 def test_a_gradient_that_is_not_repeatable_is_found(gradcheck, fast_mode):
     options = {"fast_mode": fast_mode, "check_undefined_grad": False, "raise_exception": False}
 
-    assert gradcheck(rule(torch.sin, unsteady), positive(4), **options) is False
-    assert gradcheck(rule(torch.sin, unsteady), positive(4), nondet_tol=1e-8, **options) is True
+    assert gradcheck(func_rule(torch.sin, unsteady), positive(4), **options) is False
+    assert gradcheck(func_rule(torch.sin, unsteady), positive(4), nondet_tol=1e-8, **options) is True
 
 
 def wavering(factor):
     """A backward of the sine whose answers differ by a millionth from call to call, which is wrong by a factor."""
     turns = itertools.count()
-    return rule(torch.sin, lambda g, x: factor * g * x.cos() + 1e-6 * g * math.sin(next(turns)))
+    return func_rule(torch.sin, lambda g, x: factor * g * x.cos() + 1e-6 * g * math.sin(next(turns)))
 
 
 @both_checks
@@ -233,7 +203,9 @@ def test_a_wavering_gradient_with_an_error_below_the_tolerance_is_found_and_the_
 @pytest.mark.parametrize("masked", [None, True, False])
 def test_masked_makes_no_difference_to_dense_inputs(gradcheck, masked):
     assert gradcheck(torch.sin, positive(3), masked=masked) is True
-    assert gradcheck(rule(torch.sin, lambda g, x: 2 * g), positive(3), masked=masked, raise_exception=False) is False
+    assert (
+        gradcheck(func_rule(torch.sin, lambda g, x: 2 * g), positive(3), masked=masked, raise_exception=False) is False
+    )
 
 
 # ── a failure of the gradient never escapes ──────────────────────────────────────────────────────────────────────────
@@ -286,9 +258,9 @@ FAILURES = {
 @both_speeds
 @pytest.mark.parametrize("name", FAILURES)
 def test_a_failure_of_the_gradient_is_false_and_never_escapes(name, fast_mode):
-    function = rule(lambda x: 2 * x, FAILURES[name])
+    function = func_rule(lambda x: 2 * x, FAILURES[name])
     if name == "written to":
-        function = rule(lambda x: x.clone(), FAILURES[name])
+        function = func_rule(lambda x: x.clone(), FAILURES[name])
     options = {"fast_mode": fast_mode, "check_undefined_grad": False}
 
     with warnings.catch_warnings():
@@ -301,11 +273,11 @@ def test_a_failure_of_the_gradient_is_false_and_never_escapes(name, fast_mode):
 @both_speeds
 @pytest.mark.parametrize("name", FAILURES)
 def test_a_failure_of_the_second_gradient_is_false_and_never_escapes(name, fast_mode):
-    inner = rule(lambda x: 2 * x, FAILURES[name])
-    function = rule(lambda x: 2 * x, lambda g, x: inner(g))
+    inner = func_rule(lambda x: 2 * x, FAILURES[name])
+    function = func_rule(lambda x: 2 * x, lambda g, x: inner(g))
     if name == "written to":
-        inner = rule(lambda x: x.clone(), FAILURES[name])
-        function = rule(lambda x: x.clone(), lambda g, x: inner(g))
+        inner = func_rule(lambda x: x.clone(), FAILURES[name])
+        function = func_rule(lambda x: x.clone(), lambda g, x: inner(g))
     options = {"fast_mode": fast_mode, "check_undefined_grad": False}
 
     with warnings.catch_warnings():
@@ -321,7 +293,7 @@ def test_a_jvp_that_raises_is_false(error, fast_mode):
 
     options = {"fast_mode": fast_mode, "check_undefined_grad": False, "check_forward_ad": True}
 
-    assert gradproof.gradcheck(rule(torch.sin, plain, jvp), positive(4), raise_exception=False, **options) is False
+    assert gradproof.gradcheck(func_rule(torch.sin, plain, jvp), positive(4), raise_exception=False, **options) is False
 
 
 # ── misuse ───────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -15,13 +15,8 @@ from gradproof import GradientError, Verdict, assert_gradients, check
 from support.findings import wrong_places
 from support.functions import rule
 from support.points import point, positive
-
-both_modes = pytest.mark.parametrize("mode", ["reverse", "forward"])
-
-
-def full(function, inputs, mode="reverse", **options):
-    return check(function, inputs, **({"coverage": "full", "modes": mode, "seed": 0, "contracts": ()} | options))
-
+from support.marks import both_modes, coverages
+from support.checks import full
 
 # ── right functions ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -769,9 +764,6 @@ class Ledger(torch.autograd.Function):
     def backward(ctx, tiny, large):
         a, b = ctx.saved_tensors
         return tiny * 1e-12 * b + large * 2e6 * (a - b), Ledger.factor * tiny * 1e-12 * a - large * 2e6 * (a - b)
-
-
-coverages = pytest.mark.parametrize("coverage", ["probe", "full"])
 
 
 @coverages

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 
 import pytest
 import torch
@@ -11,20 +10,14 @@ from torch import nn
 from torch.autograd.function import once_differentiable
 
 import gradproof
+from support.marks import both_speeds
 from support.points import positive
+
+pytestmark = pytest.mark.usefixtures("forward_mode_is_loaded")
 
 BOTH = [torch.autograd.gradgradcheck, gradproof.gradgradcheck]
 TORCHS_ERROR = torch.autograd.gradcheck.__globals__["GradcheckError"]
 both_checks = pytest.mark.parametrize("gradgradcheck", BOTH, ids=["torch", "gradproof"])
-both_speeds = pytest.mark.parametrize("fast_mode", [True, False], ids=["fast", "full"])
-
-
-@pytest.fixture(autouse=True, scope="module")
-def forward_mode_is_loaded():
-    """Torch warns of itself when forward mode is first used."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.autograd.gradcheck(torch.sin, positive(1), check_forward_ad=True)
 
 
 class Cube(torch.autograd.Function):

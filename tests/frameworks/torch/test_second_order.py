@@ -9,15 +9,11 @@ from torch import nn
 from torch.autograd.function import once_differentiable
 
 from gradproof import Verdict, check
+from support.checks import BOTH, second_order
 from support.functions import Sine, rule
 from support.points import point
 
-BOTH = ("reverse", "forward")
 NESTINGS = {"reverse over reverse", "forward over reverse", "reverse over forward", "forward over forward"}
-
-
-def checked(function, *inputs, modes=("reverse",), seed=0, **options):
-    return check(function, inputs, modes=modes, seed=seed, order=2, contracts=(), **options)
 
 
 class OldSine(Sine):
@@ -88,7 +84,7 @@ RIGHT = {
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_right_function_passes_in_every_nesting(name, modes):
     function, *inputs = RIGHT[name]
-    report = checked(function, *inputs, modes=modes)
+    report = second_order(function, *inputs, modes=modes)
 
     assert report.verdict is Verdict.PASS, report.reason
 
@@ -96,7 +92,7 @@ def test_a_right_function_passes_in_every_nesting(name, modes):
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", ["softmax", "log_softmax", "logsumexp"])
 def test_a_softmax_passes_except_in_reverse_over_forward_where_torch_raises(name, seed):
-    report = checked(lambda x: getattr(torch, name)(x, 0), point(4), modes=BOTH, seed=seed)
+    report = second_order(lambda x: getattr(torch, name)(x, 0), point(4), modes=BOTH, seed=seed)
 
     assert {(finding.kind, finding.mode) for finding in report.findings} <= {
         ("backward-raised", "reverse over forward")
@@ -104,12 +100,12 @@ def test_a_softmax_passes_except_in_reverse_over_forward_where_torch_raises(name
 
 
 def test_every_nesting_is_read():
-    assert {reading.mode for reading in checked(torch.sin, point(4), modes=BOTH).readings} == NESTINGS
+    assert {reading.mode for reading in second_order(torch.sin, point(4), modes=BOTH).readings} == NESTINGS
 
 
 @pytest.mark.parametrize("mode", BOTH)
 def test_one_mode_is_nested_in_itself(mode):
-    report = checked(torch.sin, point(4), modes=(mode,))
+    report = second_order(torch.sin, point(4), modes=(mode,))
 
     assert {reading.mode for reading in report.readings} == {f"{mode} over {mode}"}
 
@@ -118,18 +114,18 @@ def test_a_module_passes():
     torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).double()
 
-    assert checked(module, point(2, 3), modes=BOTH).verdict is Verdict.PASS
+    assert second_order(module, point(2, 3), modes=BOTH).verdict is Verdict.PASS
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_low_precision_passes(dtype):
     x = torch.linspace(0.3, 1.2, 8).to(dtype).requires_grad_()
 
-    assert checked(torch.sin, x, modes=("reverse",)).verdict is Verdict.PASS
+    assert second_order(torch.sin, x, modes=("reverse",)).verdict is Verdict.PASS
 
 
 def test_the_second_derivative_at_its_own_kink_is_inconclusive():
-    report = checked(lambda x: x * x.abs(), torch.zeros(3, dtype=torch.float64, requires_grad=True), modes=BOTH)
+    report = second_order(lambda x: x * x.abs(), torch.zeros(3, dtype=torch.float64, requires_grad=True), modes=BOTH)
 
     assert report.verdict is Verdict.INCONCLUSIVE
     assert report.reason.startswith("kink at inputs[0]")
@@ -140,7 +136,7 @@ def test_the_second_derivative_at_its_own_kink_is_inconclusive():
 def test_a_function_without_any_influence_passes(captured, mode):
     other = torch.ones(3, dtype=torch.float64, requires_grad=captured)
 
-    assert checked(lambda x: 2 * other, point(4), modes=(mode,)).verdict is Verdict.PASS
+    assert second_order(lambda x: 2 * other, point(4), modes=(mode,)).verdict is Verdict.PASS
 
 
 TENSORS_BESIDE = {
@@ -152,7 +148,7 @@ TENSORS_BESIDE = {
 
 @pytest.mark.parametrize("name", TENSORS_BESIDE)
 def test_nothing_is_checked_beyond_what_wrt_names(name):
-    report = checked(lambda a, b: a.sin() * b, point(3), TENSORS_BESIDE[name], wrt=0)
+    report = second_order(lambda a, b: a.sin() * b, point(3), TENSORS_BESIDE[name], wrt=0)
 
     assert report.verdict is Verdict.PASS
     assert report.subject.arguments == ("inputs[0]: float64[3]",)
@@ -160,7 +156,7 @@ def test_nothing_is_checked_beyond_what_wrt_names(name):
 
 @pytest.mark.parametrize("name", TENSORS_BESIDE)
 def test_a_tensor_that_is_not_varied_is_no_hindrance_to_forward_over_forward(name):
-    report = checked(lambda a, b: a.sin() * b, point(3), TENSORS_BESIDE[name], wrt=0, modes=("forward",))
+    report = second_order(lambda a, b: a.sin() * b, point(3), TENSORS_BESIDE[name], wrt=0, modes=("forward",))
 
     assert report.verdict is Verdict.PASS, report.reason
 
@@ -174,7 +170,7 @@ def test_a_module_with_buffers_passes_in_forward_over_forward():
         def forward(self, x):
             return x.sin() * self.scale
 
-    assert checked(Scaled(), point(3), modes=("forward",)).verdict is Verdict.PASS
+    assert second_order(Scaled(), point(3), modes=("forward",)).verdict is Verdict.PASS
 
 
 # Planted errors in a double backward.
@@ -218,7 +214,7 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_an_error_in_a_double_backward_is_found_and_located(name, seed):
     double_backward, entries = WRONG[name]
-    report = checked(by(double_backward), point(5), seed=seed, modes=None)
+    report = second_order(by(double_backward), point(5), seed=seed, modes=None)
 
     assert report.verdict is Verdict.FAIL
     assert {finding.mode for finding in report.findings} == {"reverse over reverse"}
@@ -227,7 +223,7 @@ def test_an_error_in_a_double_backward_is_found_and_located(name, seed):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_right_double_backward_passes(seed):
-    assert checked(by(right), point(5), seed=seed, modes=None).verdict is Verdict.PASS
+    assert second_order(by(right), point(5), seed=seed, modes=None).verdict is Verdict.PASS
 
 
 @pytest.mark.parametrize("name", WRONG)
@@ -236,7 +232,7 @@ def test_the_first_order_does_not_see_what_the_second_does(name):
 
 
 def test_the_entry_of_the_second_derivative_is_given():
-    report = checked(by(WRONG["an entry with respect to the incoming gradient"][0]), point(5), modes=None)
+    report = second_order(by(WRONG["an entry with respect to the incoming gradient"][0]), point(5), modes=None)
     (entry,) = report.findings[0].entries
     slope = float(point(5).detach()[3].cos())
 
@@ -245,8 +241,8 @@ def test_the_entry_of_the_second_derivative_is_given():
 
 
 def test_a_backward_that_detaches_fails_with_respect_to_what_it_detached():
-    detached = checked(rule(torch.sin, lambda g, x: g * x.detach().cos()), point(5))
-    incoming = checked(rule(torch.sin, lambda g, x: g.detach() * x.cos()), point(5))
+    detached = second_order(rule(torch.sin, lambda g, x: g * x.detach().cos()), point(5))
+    incoming = second_order(rule(torch.sin, lambda g, x: g.detach() * x.cos()), point(5))
 
     assert found(detached) == {("reverse over reverse", "inputs[0]")}
     assert found(incoming) == {("reverse over reverse", "grad_outputs[0]")}
@@ -254,7 +250,7 @@ def test_a_backward_that_detaches_fails_with_respect_to_what_it_detached():
 
 def test_a_product_whose_backward_detaches_one_factor_names_the_other_gradient():
     product = rule(torch.mul, lambda g, a, b: (g * b, g * a.detach()))
-    report = checked(product, point(3), point(3, seed=2))
+    report = second_order(product, point(3), point(3, seed=2))
     outputs = {entry.output.path for finding in report.findings for entry in finding.entries}
 
     assert found(report) == {("reverse over reverse", "inputs[0]")}
@@ -290,11 +286,11 @@ class Once(torch.autograd.Function):
 
 def test_a_backward_that_is_differentiable_once_fails_at_order_two_and_passes_at_order_one():
     assert check(Once.apply, point(4), seed=0, contracts=()).passed
-    assert checked(Once.apply, point(4)).verdict is Verdict.FAIL
+    assert second_order(Once.apply, point(4)).verdict is Verdict.FAIL
 
 
 def test_a_backward_that_is_differentiable_once_is_a_rule_that_is_absent():
-    report = checked(Once.apply, point(4))
+    report = second_order(Once.apply, point(4))
 
     assert [(finding.kind, finding.mode) for finding in report.findings] == [
         ("no-backward-rule", "reverse over reverse")
@@ -313,7 +309,7 @@ def test_a_double_backward_that_raises_is_quoted():
     def broken(h, g, x):
         raise ValueError("no such shape")
 
-    report = checked(by(broken), point(4))
+    report = second_order(by(broken), point(4))
 
     assert [(finding.kind, finding.mode) for finding in report.findings] == [
         ("backward-raised", "reverse over reverse")
@@ -325,7 +321,7 @@ def test_a_first_backward_that_raises_is_said_of_every_nesting_over_it():
     def broken(g, x):
         raise ValueError("no such shape")
 
-    report = checked(rule(torch.sin, broken), point(4), modes=BOTH)
+    report = second_order(rule(torch.sin, broken), point(4), modes=BOTH)
     kinds = {finding.mode: finding.kind for finding in report.findings}
 
     assert {kinds["reverse over reverse"], kinds["forward over reverse"]} == {"backward-raised"}
@@ -333,7 +329,7 @@ def test_a_first_backward_that_raises_is_said_of_every_nesting_over_it():
 
 
 def test_a_missing_jvp_is_said_of_every_nesting_that_needs_it():
-    report = checked(rule(torch.sin, lambda g, x: g * x.cos()), point(4), modes=BOTH)
+    report = second_order(rule(torch.sin, lambda g, x: g * x.cos()), point(4), modes=BOTH)
     kinds = {finding.mode: finding.kind for finding in report.findings}
 
     assert kinds == dict.fromkeys(NESTINGS - {"reverse over reverse"}, "no-forward-rule")
@@ -348,7 +344,7 @@ def test_a_jvp_that_detaches_fails_over_forward_with_respect_to_what_it_detached
         def jvp(ctx, tangent):
             return tangent * ctx.saved_tensors[0].detach().cos()
 
-    report = checked(Detaching.apply, point(4), modes=BOTH)
+    report = second_order(Detaching.apply, point(4), modes=BOTH)
 
     assert ("reverse over forward", "inputs[0]") in found(report)
     assert not {mode for mode, _ in found(report)} & {"reverse over reverse", "forward over reverse"}
@@ -360,7 +356,7 @@ def test_a_jvp_that_forgets_the_tangent_fails_over_forward_with_respect_to_the_t
         def jvp(ctx, tangent):
             return tangent.detach() * ctx.saved_tensors[0].cos()
 
-    report = checked(Forgetting.apply, point(4), modes=BOTH)
+    report = second_order(Forgetting.apply, point(4), modes=BOTH)
 
     assert ("reverse over forward", "tangents[0]") in found(report)
     assert ("reverse over forward", "inputs[0]") not in found(report)
@@ -372,7 +368,7 @@ def test_a_backward_that_detaches_fails_over_reverse_and_not_over_forward():
         def backward(ctx, incoming):
             return incoming * ctx.saved_tensors[0].detach().cos()
 
-    report = checked(Detaching.apply, point(4), modes=BOTH)
+    report = second_order(Detaching.apply, point(4), modes=BOTH)
 
     assert {("reverse over reverse", "inputs[0]"), ("forward over reverse", "inputs[0]")} <= found(report)
     assert not any(mode == "reverse over forward" for mode, _ in found(report))
@@ -403,7 +399,7 @@ def test_a_wrong_jvp_of_a_backward_fails_in_forward_over_reverse_alone():
         def backward(ctx, incoming):
             return Cosine.apply(incoming, *ctx.saved_tensors)
 
-    report = checked(Outer.apply, point(4), modes=BOTH)
+    report = second_order(Outer.apply, point(4), modes=BOTH)
     modes = {mode for mode, _ in found(report)}
 
     assert ("forward over reverse", "inputs[0]") in found(report)
@@ -415,12 +411,12 @@ def test_a_wrong_jvp_of_a_jvp_fails_in_forward_over_forward():
         return x.detach().sin() + x.detach().cos() * (x - x.detach())
 
     assert check(tangent_line, point(4), modes="forward", contracts=(), seed=0).passed
-    assert found(checked(tangent_line, point(4), modes=("forward",))) == {("forward over forward", "inputs[0]")}
+    assert found(second_order(tangent_line, point(4), modes=("forward",))) == {("forward over forward", "inputs[0]")}
 
 
 @pytest.mark.parametrize("own", [Sine, OldSine], ids=lambda kind: kind.__name__)
 def test_a_right_function_with_a_jvp_passes_and_forward_over_forward_is_a_note(own):
-    report = checked(own.apply, point(4), modes=BOTH)
+    report = second_order(own.apply, point(4), modes=BOTH)
 
     assert report.verdict is Verdict.PASS
     assert set(report.subject.derivatives) == NESTINGS - {"forward over forward"}
@@ -445,7 +441,7 @@ def test_forward_over_forward_alone_through_a_jvp_is_a_rule_that_is_absent():
     nested = torch.func.jvp(inner, (values,), (torch.ones_like(values),))[1]
     assert not nested.any()  # and should be -sin: torch takes them for zeros
 
-    report = checked(Sine.apply, point(4), modes=("forward",))
+    report = second_order(Sine.apply, point(4), modes=("forward",))
 
     assert [finding.kind for finding in report.findings] == ["no-forward-rule"]
     assert "torch gives no tangents" in report.reason
@@ -453,11 +449,11 @@ def test_forward_over_forward_alone_through_a_jvp_is_a_rule_that_is_absent():
 
 @pytest.mark.parametrize("own", [Sine, OldSine], ids=lambda kind: kind.__name__)
 def test_by_default_a_right_function_with_a_jvp_passes(own):
-    assert checked(own.apply, point(4), modes=None).verdict is Verdict.PASS
+    assert second_order(own.apply, point(4), modes=None).verdict is Verdict.PASS
 
 
 def test_a_function_that_torch_cannot_nest_is_a_rule_that_is_absent():
-    report = checked(OldSine.apply, point(4), modes=("forward",))
+    report = second_order(OldSine.apply, point(4), modes=("forward",))
 
     assert [finding.kind for finding in report.findings] == ["no-forward-rule"]
     assert "setup_context" in report.reason
@@ -467,7 +463,7 @@ def test_a_function_that_uses_autograd_inside_has_no_rule_for_forward_over_forwa
     def inside(x):
         return torch.autograd.grad((x**4).sum(), x, create_graph=True)[0]
 
-    report = checked(inside, point(4), modes=("forward",))
+    report = second_order(inside, point(4), modes=("forward",))
 
     assert [finding.kind for finding in report.findings] == ["no-forward-rule"]
 
@@ -476,7 +472,7 @@ def test_the_number_of_entries_that_are_nan_is_that_of_the_argument_named():
     def nan_everywhere(h, g, x):
         return torch.full_like(g, torch.nan), torch.full_like(x, torch.nan)
 
-    report = checked(by(nan_everywhere), point(2))
+    report = second_order(by(nan_everywhere), point(2))
 
     assert report.findings[0].argument == "inputs[0]"
     assert "in 2 entries" in report.findings[0].message
