@@ -2,14 +2,12 @@
 
 import pytest
 import torch
-import torch.nn.functional as F  # noqa: N812  # torch's own convention
-from torch.masked import masked_tensor
 
 import gradproof
 from gradproof import Verdict
 from support.findings import entries_of
 from support.points import point
-from support.sparse_rules import POINTS, coordinates, sparse_point, values_of, with_values
+from support.sparse_rules import POINTS, coordinates, sparse_point, values_of
 
 MATRICES = ["COO", "uncoalesced COO", "CSR", "CSC"]
 
@@ -186,63 +184,6 @@ def test_torch_s_check_calls_the_sampled_product_wrong_where_its_pattern_is_pass
     assert gradproof.check(function, inputs, seed=0).verdict is Verdict.PASS
 
 
-WHICH = torch.tensor([[0, 2], [2, 4]])
-TABLES = {
-    "an embedding": lambda w: F.embedding(WHICH, w, sparse=True),
-    "a bag of embeddings": lambda w: F.embedding_bag(WHICH, w, sparse=True, mode="sum"),
-    "a mean of embeddings": lambda w: F.embedding_bag(WHICH, w, sparse=True, mode="mean"),
-    "a gather": lambda w: torch.gather(w, 0, torch.tensor([[0, 1, 2], [0, 0, 4]]), sparse_grad=True),
-    "two gradients that are added": lambda w: (
-        F.embedding(WHICH, w, sparse=True).sum(0) * F.embedding(WHICH[0], w, sparse=True)
-    ),
-    "a sparse and a dense gradient that are added": lambda w: F.embedding(WHICH, w, sparse=True).sum() * w,
-}
-
-
-@pytest.mark.parametrize("coverage", ["probe", "full"])
-@pytest.mark.parametrize("name", TABLES)
-def test_a_sparse_gradient_of_a_dense_input_is_right(name, coverage):
-    report = gradproof.check(TABLES[name], point(5, 3), coverage=coverage, seed=0)
-
-    assert report.verdict is Verdict.PASS
-
-
-class Looked(torch.autograd.Function):
-    """An embedding whose gradient forgets a row, or holds every row twice."""
-
-    @staticmethod
-    def forward(ctx, table, rows, mistake):
-        ctx.save_for_backward(rows)
-        ctx.shape, ctx.mistake = table.shape, mistake
-        return table[rows]
-
-    @staticmethod
-    def backward(ctx, gradient):
-        (rows,) = ctx.saved_tensors
-        gradient = gradient * 2 if ctx.mistake == "twice" else gradient
-        kept = slice(1, None) if ctx.mistake == "forgotten" else slice(None)
-        found = torch.sparse_coo_tensor(rows[kept][None], gradient[kept], ctx.shape, check_invariants=True)
-        return found, None, None
-
-
-@pytest.mark.parametrize(
-    ("mistake", "rows"), [("none", set()), ("forgotten", {1}), ("twice", {1, 3})], ids=lambda each: str(each)
-)
-@pytest.mark.parametrize("coverage", ["probe", "full"])
-def test_a_mistake_in_a_sparse_gradient_of_a_dense_input_is_found_in_its_rows(mistake, rows, coverage):
-    function = lambda table: Looked.apply(table, torch.tensor([1, 3, 3]), mistake)  # noqa: E731  # a case
-    report = gradproof.check(function, point(5, 3), coverage=coverage, seed=0)
-
-    assert {entry.index[0] for entry in entries_of(report)} == rows
-    assert report.passed is not bool(rows)
-
-
-def test_an_embedding_layer_with_sparse_gradients_passes():
-    layer = torch.nn.Embedding(5, 3, sparse=True, dtype=torch.float64)
-
-    assert gradproof.check(layer, WHICH, seed=0).passed
-
-
 @pytest.mark.parametrize("masked", [True, False])
 @pytest.mark.parametrize("name", ["COO", "CSR"])
 def test_two_sparse_gradients_are_added(name, masked):
@@ -255,108 +196,6 @@ def test_two_sparse_gradients_are_added(name, masked):
     )
 
     assert report.verdict is Verdict.PASS
-
-
-def cubed(name, factor):
-    """The cubes of the stored values, with a second derivative that is wrong by a factor."""
-
-    class Slope(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, gradient, tensor):
-            ctx.save_for_backward(gradient, tensor)
-            return with_values(tensor, values_of(gradient) * 3 * values_of(tensor) ** 2)
-
-        @staticmethod
-        def backward(ctx, twice):
-            gradient, tensor = ctx.saved_tensors
-            first = values_of(twice) * 3 * values_of(tensor) ** 2
-            second = factor * values_of(twice) * values_of(gradient) * 6 * values_of(tensor)
-            return with_values(tensor, first), with_values(tensor, second)
-
-    class Cube(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, tensor):
-            ctx.save_for_backward(tensor)
-            return with_values(tensor, values_of(tensor) ** 3)
-
-        @staticmethod
-        def backward(ctx, gradient):
-            return Slope.apply(gradient, *ctx.saved_tensors)
-
-    return lambda **options: gradproof.check(
-        Cube.apply, sparse_point(name), masked=True, contracts=(), seed=0, **options
-    )
-
-
-@pytest.mark.parametrize("name", ["COO", "CSR", "CSC", "BSR", "BSC", "batched CSR"])
-def test_second_derivatives_of_a_sparse_input_are_held_to_the_first(name):
-    assert cubed(name, 1.0)(order=2).verdict is Verdict.PASS
-    wrong = cubed(name, 1.1)(order=2)
-    assert wrong.verdict is Verdict.FAIL
-    assert wrong.findings[0].mode == "reverse over reverse"
-    assert cubed(name, 1.1)(order=1).verdict is Verdict.PASS
-
-
-@pytest.mark.parametrize("masked", [True, False])
-@pytest.mark.parametrize("name", ["COO", "CSR", "CSC"])
-def test_second_derivatives_of_torch_s_products_pass(name, masked):
-    other = point(4, 2).detach()
-
-    assert gradproof.check(lambda s: torch.mm(s, other), sparse_point(name), order=2, masked=masked, seed=0).passed
-    assert gradproof.check(torch.sum, sparse_point(name), order=2, masked=masked, seed=0).passed
-
-
-@pytest.mark.parametrize("name", ["COO", "CSR"])
-def test_where_torch_has_no_forward_mode_its_reason_is_a_note_beside_what_was_checked(name):
-    report = gradproof.check(torch.sum, sparse_point(name), modes=["reverse", "forward"], seed=0)
-
-    assert report.verdict is Verdict.PASS
-    assert any(note.startswith("not differentiable: torch has no derivative (forward)") for note in report.notes)
-
-
-@pytest.mark.parametrize("name", ["COO", "CSR"])
-def test_where_torch_has_no_forward_mode_its_flag_is_not_granted(name):
-    assert gradproof.gradcheck(torch.sum, sparse_point(name))
-    assert not gradproof.gradcheck(torch.sum, sparse_point(name), check_forward_ad=True, raise_exception=False)
-    with pytest.raises(gradproof.GradcheckError, match=r"no derivative \(forward\)"):
-        gradproof.gradcheck(torch.sum, sparse_point(name), check_forward_ad=True)
-
-
-@pytest.mark.parametrize("name", POINTS)
-def test_where_torch_has_no_derivative_at_all_its_reason_is_the_report_s(name):
-    report = gradproof.check(torch.sin, sparse_point(name), masked=True, seed=0)
-
-    assert report.verdict is Verdict.INCONCLUSIVE
-    assert report.reason.startswith("not differentiable: torch has no derivative (reverse) of this: ")
-    assert "Error: " in report.reason
-
-
-class Pushed(torch.autograd.Function):
-    """Twice the values, with both rules."""
-
-    @staticmethod
-    def forward(tensor):
-        return with_values(tensor, 2 * values_of(tensor))
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        pass
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient * 2
-
-    @staticmethod
-    def jvp(ctx, tangent):
-        return tangent * 2
-
-
-@pytest.mark.parametrize("name", ["COO", "CSR"])
-def test_that_torch_pushes_no_sparse_tangent_is_not_held_against_a_function_with_a_jvp(name):
-    report = gradproof.check(Pushed.apply, sparse_point(name), masked=True, seed=0)
-
-    assert report.verdict is Verdict.PASS
-    assert any("forward" in note for note in report.notes)
 
 
 @pytest.mark.parametrize("masked", [True, False])
@@ -398,34 +237,6 @@ def test_other_kinds_of_number_pass(name, masked, dtype):
     tensor = POINTS[name][0].to(dtype).requires_grad_()
 
     assert gradproof.check(lambda s: s * 2, tensor, masked=masked, seed=0).verdict is Verdict.PASS
-
-
-def masked(layout):
-    data = torch.tensor([[1.0, 0.0, 2.0], [0.0, 3.0, 4.0]], dtype=torch.float64)
-    data = data.to_sparse_coo() if layout == "COO" else data.to_sparse_csr()
-    return masked_tensor(data, with_values(data, torch.ones(4, dtype=torch.bool)), requires_grad=True)
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")  # torch's, of what masked tensors are made of
-@pytest.mark.parametrize("layout", ["COO", "CSR"])
-def test_a_masked_sum_that_torch_cuts_from_the_graph_is_found(layout):
-    report = gradproof.check(lambda x: x.sum(), masked(layout), seed=0)
-
-    assert [finding.kind for finding in report.findings] == ["detached"]
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")  # torch's, of what masked tensors are made of
-def test_of_a_masked_tensor_it_is_not_said_that_every_entry_is_an_input():
-    report = gradproof.check(lambda x: x.sum(), masked("CSR"), seed=0)
-
-    assert "every entry is an input" not in report.findings[0].message
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")  # torch's, of what masked tensors are made of
-@pytest.mark.parametrize("layout", ["COO", "CSR"])
-def test_functions_of_masked_sparse_data_pass(layout):
-    assert gradproof.check(lambda x: x.sin(), masked(layout), seed=0).passed
-    assert gradproof.check(lambda x: x * x, masked(layout), seed=0, coverage="full").passed
 
 
 @pytest.mark.parametrize("masked", [True, False])

@@ -17,7 +17,6 @@ from support.points import ramp
 
 DOCUMENTED = Path(__file__).parents[2] / "docs" / "report.schema.json"
 
-
 REPORTS = {
     "pass": lambda: gradproof.check(torch.sin, ramp(3), seed=0),
     "fail": lambda: gradproof.check(wrong_sine(2.0), ramp(3), seed=0),

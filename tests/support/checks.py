@@ -8,6 +8,7 @@ from typing import Any
 from gradproof import Report, check
 
 BOTH = ("reverse", "forward")
+NESTINGS = {"reverse over reverse", "forward over reverse", "reverse over forward", "forward over forward"}
 
 
 def full(function: Callable[..., Any], inputs: Any, mode: str | Sequence[str] = "reverse", **options: Any) -> Report:

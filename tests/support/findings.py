@@ -43,3 +43,8 @@ def assert_inconclusive(report: Report, reason: str) -> None:
     assert report.reason.startswith(reason)
     assert report.advice
     assert report.findings == ()
+
+
+def modes_and_arguments(report: Report) -> set[tuple[str, str]]:
+    """Return which argument is wrong in which mode."""
+    return {(finding.mode, finding.argument) for finding in report.findings}

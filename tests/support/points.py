@@ -33,3 +33,8 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
 
 def _drawing(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
+
+
+def numbers(*values: float) -> torch.Tensor:
+    """Return these numbers in double precision; they do not require grad."""
+    return torch.tensor(values, dtype=torch.float64)

@@ -24,7 +24,6 @@ real = pytest.mark.parametrize("dtype", REAL, ids=_names)
 any_dtype = pytest.mark.parametrize("dtype", REAL + COMPLEX, ids=_names)
 every_complex = pytest.mark.parametrize("dtype", COMPLEX, ids=_names)
 
-
 THROUGH_HALF = {
     "alone": lambda x: x.half().sin().to(x.dtype),
     "reduced": lambda x: x.half().sin().sum().to(x.dtype),

@@ -62,7 +62,6 @@ def test_an_answer_that_is_another_every_time_is_not_called_non_linear(asked):
 
 NOISE = torch.Generator().manual_seed(0)
 
-
 HOMOGENEOUS = {
     "the largest entry alone": lambda g: torch.where(g.abs() == g.abs().max(), 2 * g, 0.0),
     "a ratio of norms": lambda g: 2 * g * g.abs().max() / g.norm().clamp(min=1e-300),
