@@ -298,15 +298,15 @@ def test_readings_say_which_mode_they_are_of():
     assert [reading.mode for reading in pushed(torch.sin, point(4), modes=BOTH).readings] == list(BOTH)
 
 
-@pytest.mark.parametrize("order", [1, 2])
-def test_forward_mode_works_where_warnings_are_errors(order):
+def test_forward_mode_of_either_order_works_where_warnings_are_errors():
     program = (
         "import torch, gradproof\n"
         "x = torch.ones(3, dtype=torch.float64, requires_grad=True)\n"
-        f"print(gradproof.check(torch.sin, x, modes='forward', order={order}, contracts=(), seed=0).verdict.value)\n"
+        "for order in (1, 2):\n"
+        "    print(gradproof.check(torch.sin, x, modes='forward', order=order, contracts=(), seed=0).verdict.value)\n"
     )
     done = subprocess.run(
         [sys.executable, "-W", "error::DeprecationWarning", "-c", program], capture_output=True, text=True
     )
 
-    assert done.stdout.split() == ["pass"], done.stdout + done.stderr
+    assert done.stdout.split() == ["pass", "pass"], done.stdout + done.stderr
