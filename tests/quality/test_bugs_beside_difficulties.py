@@ -10,7 +10,7 @@ from support.points import point
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("factor", [0.0, -1.0, 2.0, 1.2, 1.05])
+@pytest.mark.parametrize("factor", [0.0, -1.0, 1.05])
 def test_a_wrong_factor_fails_in_low_precision_and_its_twin_passes(dtype, factor):
     x = (torch.linspace(0.3, 1.2, 30).to(dtype)).requires_grad_()
 
@@ -25,10 +25,10 @@ def test_a_gradient_of_zero_does_not_pass_for_what_is_cast_to_half_precision(low
     detached = rule(lambda x: x.to(low), lambda g, x: torch.zeros_like(x))
 
     def verdict(seed):
-        torch.manual_seed(seed)
-        return gradproof.check(detached, point(entries), coverage=coverage, contracts=(), seed=seed).verdict
+        x = point(entries, seed=seed)
+        return gradproof.check(detached, x, coverage=coverage, contracts=(), seed=seed).verdict
 
-    assert Verdict.PASS not in [verdict(seed) for seed in range(6)]
+    assert Verdict.PASS not in [verdict(seed) for seed in range(3)]
 
 
 @pytest.mark.parametrize("coverage", ["probe", "full"])
@@ -67,8 +67,8 @@ def test_a_mistake_beside_a_constant_of_a_larger_size_fails(size, coverage):
 
 
 @pytest.mark.parametrize("coverage", ["probe", "full"])
-@pytest.mark.parametrize("unit", [1.0, 1e3, 1e6, 1e15, 1e50])
-@pytest.mark.parametrize("factors", [(1, 1), (1.01, 1), (1, 1.01), (2, 1), (1, 2)])
+@pytest.mark.parametrize("unit", [1.0, 1e6, 1e50])
+@pytest.mark.parametrize("factors", [(1, 1), (1.01, 1), (1, 1.01)])
 def test_arguments_of_very_different_units_are_told_apart(factors, unit, coverage):
     torch.manual_seed(0)
     a = (torch.randn(3, dtype=torch.float64) / unit).requires_grad_()
@@ -122,7 +122,7 @@ def test_an_error_that_only_rounding_hides_is_told_in_a_note(coverage):
 
 
 @pytest.mark.parametrize("jump", [1e-3, 1e-2, 3e-2])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_a_slight_kink_in_one_input_hides_no_error_in_another(jump, seed):
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(4, dtype=torch.float64, generator=generator).requires_grad_()

@@ -9,8 +9,11 @@ import torch.nn.functional as F  # noqa: N812  # torch's own convention
 
 import gradproof
 from gradproof import Verdict
+from support.findings import entries_of
 from support.functions import rule
 from support.points import point, positive
+
+SEEDS = range(2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -323,30 +326,20 @@ def run(case, backward, seed):
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_right_twin_passes(name):
-    verdicts = [run(CASES[name], CASES[name].right, seed).verdict for seed in range(3)]
+    verdicts = [run(CASES[name], CASES[name].right, seed).verdict for seed in SEEDS]
 
-    assert verdicts == 3 * [Verdict.PASS]
+    assert set(verdicts) == {Verdict.PASS}
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_mistake_fails(name):
-    verdicts = [run(CASES[name], CASES[name].wrong, seed).verdict for seed in range(3)]
-
-    assert verdicts == 3 * [Verdict.FAIL]
-
-
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.entry])
-def test_a_single_wrong_entry_is_named_by_its_index(name):
-    findings = run(CASES[name], CASES[name].wrong, 0).findings
-
-    assert [entry.index for finding in findings for entry in finding.entries] == [CASES[name].entry]
-
-
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.argument])
-def test_the_argument_with_the_mistake_is_named_and_no_other(name):
-    findings = run(CASES[name], CASES[name].wrong, 0).findings
-
-    assert [finding.argument for finding in findings] == [CASES[name].argument]
+def test_the_mistake_fails_and_is_named_where_it_is_one_entry_or_one_argument(name):
+    case = CASES[name]
+    for report in [run(case, case.wrong, seed) for seed in SEEDS]:
+        assert report.verdict is Verdict.FAIL
+        if case.entry:
+            assert [entry.index for entry in entries_of(report)] == [case.entry]
+        if case.argument:
+            assert [finding.argument for finding in report.findings] == [case.argument]
 
 
 class Affine(torch.nn.Module):

@@ -65,12 +65,11 @@ def test_central_differences_show_that_torch_is_wrong_at_order_two(name):
     assert wrong_in_torch(case.function, case.x, 2) == case.wrong
 
 
-@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", SECOND_ORDER)
-def test_it_is_found_at_order_two_in_the_nestings_that_are_wrong(name, seed):
+def test_it_is_found_at_order_two_in_the_nestings_that_are_wrong(name):
     case = SECOND_ORDER[name]
 
-    assert modes_found(case.function, case.x, order=2, seed=seed) == case.wrong
+    assert modes_found(case.function, case.x, order=2) == case.wrong
 
 
 @pytest.mark.parametrize("name", SECOND_ORDER)
@@ -120,17 +119,16 @@ def test_gradcheck_misses_sinc_and_gradgradcheck_does_not():
     assert not gradgradcheck(torch.sinc, numbers(0, 0.5).requires_grad_(), raise_exception=False)
 
 
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("inner", BOTH)
-def test_the_second_derivative_of_sinc_at_zero_never_passes_and_nan_fails(inner, seed):
+@pytest.mark.parametrize("seed", range(3))
+def test_the_second_derivative_of_sinc_at_zero_never_passes_and_nan_fails(seed):
     # Beside zero the first derivative is rough: it divides a difference of nearly equal numbers by x².
     report = check(torch.sinc, numbers(0, 0.5).requires_grad_(), modes=BOTH, order=2, seed=seed, contracts=())
     kinds = {finding.mode: finding.kind for finding in report.findings}
     outer = check(torch.sinc, numbers(0, 0.5).requires_grad_(), modes="forward", order=2, seed=seed, contracts=())
 
     assert check(torch.sinc, numbers(0, 0.5).requires_grad_(), modes=BOTH, seed=seed, contracts=()).passed
-    assert kinds[f"reverse over {inner}"] == "non-finite-gradient"
-    assert kinds.get(f"forward over {inner}") in ("wrong-gradient", None)
+    assert {kinds[f"reverse over {inner}"] for inner in BOTH} == {"non-finite-gradient"}
+    assert {kinds.get(f"forward over {inner}") for inner in BOTH} <= {"wrong-gradient", None}
     assert outer.verdict is not Verdict.PASS
 
 
