@@ -10,6 +10,7 @@ import warnings
 import pytest
 import torch
 from torch import distributed, nn
+from torch._inductor import config as inductor
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from gradproof import check
@@ -109,7 +110,8 @@ def test_a_layer_that_was_checked_is_compiled_as_before(name):
 
 @pytest.mark.skipif(COMPILER is None, reason="inductor needs a C++ compiler, and there is none")
 @pytest.mark.usefixtures("quiet_compiler")
-def test_a_network_is_compiled_down_to_machine_code():
+def test_a_network_is_compiled_down_to_machine_code(monkeypatch):
+    monkeypatch.setattr(inductor, "compile_threads", 1)  # a pool of processes takes longer to start than to compile
     net, x = nn.Sequential(LAYERS["softmax"](), nn.Tanh(), SparseLinear(2, 5, density=0.5)), torch.randn(4, 3)
 
     assert same(gradients(compiled(net, "inductor"), net, x), gradients(net, net, x))

@@ -79,7 +79,7 @@ def culprits(function, inputs, **options):
     return report.findings[0].culprits
 
 
-@pytest.mark.parametrize("number", [0, 17, 49])
+@pytest.mark.parametrize("number", [0, 49])
 def test_one_wrong_layer_of_fifty_is_named(number):
     model = nn.Sequential(*(Layer(4, wrong=2.0 if k == number else 1.0) for k in range(50)))
 

@@ -163,9 +163,9 @@ def test_an_error_passes_if_it_is_accepted(option, accepted, verdict, size):
 def test_an_error_in_every_entry_is_not_accepted_because_there_are_many(option):
     weight = point(20, 20, seed=2).detach()
     wrong = rule(lambda x: weight @ x, lambda g, x: 1.02 * weight.T @ g)
-    found = [full(wrong, point(20), seed=seed, **{option: 0.002}).verdict for seed in range(10)]
+    found = [full(wrong, point(20), seed=seed, **{option: 0.002}).verdict for seed in range(4)]
 
-    assert found == [Verdict.FAIL] * 10
+    assert found == [Verdict.FAIL] * 4
 
 
 @pytest.mark.parametrize("modes", [pytest.param("reverse"), "forward"])

@@ -89,7 +89,7 @@ def test_a_right_function_passes(name, mode):
 @both_modes
 @pytest.mark.parametrize("name", ["a sine", "a softmax", "a product of matrices", "complex of complex", "a module"])
 def test_a_right_function_passes_whatever_the_seed(name, mode):
-    assert {full(*RIGHT[name], mode, seed=seed).verdict for seed in range(8)} == {Verdict.PASS}
+    assert {full(*RIGHT[name], mode, seed=seed).verdict for seed in range(4)} == {Verdict.PASS}
 
 
 SECOND = [

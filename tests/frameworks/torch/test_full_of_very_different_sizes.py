@@ -40,7 +40,7 @@ class Meddled(torch.autograd.Function):
 def test_every_entry_is_verified_where_the_whole_jacobian_vanishes(function, order):
     still = torch.zeros(4, dtype=torch.float64, requires_grad=True)
 
-    assert all(full(function, still, order=order, seed=seed).passed for seed in range(12))
+    assert all(full(function, still, order=order, seed=seed).passed for seed in range(4))
     assert full(lambda x: Meddled.apply(function(x), x), still).verdict is Verdict.FAIL
 
 
@@ -138,7 +138,7 @@ def test_rules_that_write_to_what_they_are_given_are_judged_by_what_they_give(si
 @pytest.mark.parametrize("low", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("after", [torch.tanh, torch.sigmoid], ids=["tanh", "sigmoid"])
 def test_entries_that_move_less_than_the_stairs_of_a_cast_are_not_called_wrong(low, after):
-    for seed in range(8):
+    for seed in range(3):
         draw = torch.Generator().manual_seed(117 + 2 * seed)
         x, w = (torch.randn(shape, dtype=torch.float64, generator=draw).requires_grad_() for shape in ((5, 4), (4, 4)))
         report = check(lambda x, w: after((x.to(low) @ w.to(low)).float()), (x, w), coverage="full", seed=seed)

@@ -83,8 +83,11 @@ def assert_unchanged(before, tensor):
     assert before == after
 
 
-@pytest.mark.parametrize("masked", [True, False])
-@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+@pytest.mark.parametrize(
+    ("function", "masked"),
+    [(function, True) for function in FUNCTIONS] + [(right, False), (wrong, False)],
+    ids=lambda each: getattr(each, "__name__", str(each)),
+)
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_a_sparse_input_is_as_it_was(name, function, masked):
     tensor = example(name).tensor.requires_grad_()

@@ -24,7 +24,7 @@ def indexed(dense, template):
 
 
 @pytest.mark.parametrize(("one", "other"), PAIRS)
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(data=st.data())
 def test_reading_across_layouts_is_indexing_the_dense_tensor(one, other, data):
     template, read = data.draw(pairs(one, other))
@@ -68,7 +68,7 @@ def test_the_index_of_an_entry_is_where_it_lies(template):
 
 
 @pytest.mark.parametrize(("one", "other"), PAIRS)
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(data=st.data())
 def test_what_is_stored_elsewhere_is_told_and_nothing_else(one, other, data):
     template, read = data.draw(pairs(one, other))
