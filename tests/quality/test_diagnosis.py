@@ -14,8 +14,8 @@ NAMES = {
     "factor", "sign", "transposed", "conjugate", "missing-sum", "doubled-sum", "incoming-ignored", "overwritten",
     "shifted", "block", "detached", "mask", "mixed", "missing-term", "stale", "approximation", "pass-through",
 }  # fmt: skip
-MISSED = {"products": 3, "by hand": 1}  # known not to be named, or named for something that they also are
-EVERY = 3  # of the plants that were held out: `python -m benchmarks.diagnosis` asks about all of them
+MISSED = {"products": 4, "by hand": 1}  # known not to be named, or named for something that they also are
+EVERY = 5  # of the plants that were held out: `python -m benchmarks.diagnosis` asks about all of them
 
 
 def first_name(report):

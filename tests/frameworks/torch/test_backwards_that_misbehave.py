@@ -8,9 +8,10 @@ from torch import nn
 
 from gradproof import Verdict, check
 from support.functions import rule
+from support.marks import double_and_single
 from support.points import point
 
-pytestmark = pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
+pytestmark = double_and_single
 
 
 class OwnError(Exception):

@@ -37,13 +37,9 @@ FAILURES = {
         type(error).__name__: raising(error)
         for error in (
             RuntimeError("no"),
-            ValueError("no"),
             KeyError("no"),
-            TypeError("no"),
             AssertionError("no"),
             NotImplementedError("no"),
-            IndexError("no"),
-            ZeroDivisionError("no"),
             StopIteration("no"),
             MemoryError("no"),
             gradproof.InputError("no"),

@@ -7,9 +7,10 @@ import torch
 
 from gradproof import check
 from support.findings import assert_inconclusive
+from support.marks import double_and_single
 from support.points import point
 
-pytestmark = pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
+pytestmark = double_and_single
 
 
 def test_an_output_whose_shape_changes_beside_the_point_is_inconclusive(dtype):

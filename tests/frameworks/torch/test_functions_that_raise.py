@@ -7,16 +7,17 @@ import torch
 
 from gradproof import Verdict, check
 from support.findings import assert_inconclusive
+from support.marks import double_and_single
 from support.points import point
 
-pytestmark = pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
+pytestmark = double_and_single
 
 
 class OwnError(Exception):
     pass
 
 
-@pytest.mark.parametrize("kind", [OwnError, ValueError, RuntimeError, KeyError, AssertionError, StopIteration])
+@pytest.mark.parametrize("kind", [OwnError, RuntimeError, KeyError, AssertionError, StopIteration])
 def test_an_exception_of_the_function_comes_through_with_a_note(kind, dtype):
     error = kind("from the function")
 
@@ -81,7 +82,7 @@ def test_a_function_that_raises_far_from_the_point_passes(dtype):
     assert check(bounded, torch.ones(3, dtype=dtype, requires_grad=True), seed=0).passed
 
 
-@pytest.mark.parametrize("calls_before", range(1, 12))
+@pytest.mark.parametrize("calls_before", [1, 2, 3, 5, 8])
 def test_a_function_that_raises_after_some_calls_never_raises_out_of_a_check(calls_before, dtype):
     calls = []
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 
-import pytest
 import torch
 
 from gradproof import Verdict, check
 from support.functions import rule
+from support.marks import double_and_single
 from support.points import point
 
-pytestmark = pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
+pytestmark = double_and_single
 
 
 def test_a_function_that_returns_the_same_memory_at_every_call_passes(dtype):

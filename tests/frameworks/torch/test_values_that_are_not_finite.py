@@ -8,9 +8,10 @@ import torch
 from gradproof import Verdict, check
 from support.findings import assert_inconclusive
 from support.functions import rule
+from support.marks import double_and_single
 from support.points import point
 
-pytestmark = pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
+pytestmark = double_and_single
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
