@@ -80,6 +80,11 @@ def twice_cosine(incoming: Tensor, x: Tensor) -> Tensor:
     return 2 * incoming * x.cos()
 
 
+def raising_rule(incoming: Tensor, x: Tensor) -> Tensor:
+    """Raise, as a backward or a jvp with a mistake in its shapes does."""
+    raise ValueError("no such shape")
+
+
 def wrong_sine(factor: float | Tensor, name: str = "WrongSine") -> Callable[[Tensor], Tensor]:
     """Make a sine whose backward is off by a factor, or by one factor for each entry."""
     return rule(torch.sin, lambda incoming, x: incoming * x.cos() * factor, name=name)

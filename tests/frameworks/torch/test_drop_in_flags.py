@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import gradproof
-from support.functions import func_rule
+from support.functions import cosine, func_rule
 from support.marks import both_speeds
 from support.points import positive
 
@@ -55,10 +55,6 @@ def unsteady(incoming, x):
 
 def stubborn(incoming, x):
     return incoming * x.cos() * incoming.detach().sum().item() ** 0
-
-
-def plain(incoming, x):
-    return incoming * x.cos()
 
 
 def with_own_batches(incoming, x):
@@ -107,17 +103,17 @@ BUGS = {
         {"check_undefined_grad": False, "check_batched_grad": True},
     ),
     "a wrong jvp": (
-        func_rule(torch.sin, plain, lambda tangent, x: tangent * x.cos() * 1.01),
+        func_rule(torch.sin, cosine, lambda tangent, x: tangent * x.cos() * 1.01),
         {"check_undefined_grad": False},
         {"check_undefined_grad": False, "check_forward_ad": True},
     ),
     "no jvp": (
-        func_rule(torch.sin, plain),
+        func_rule(torch.sin, cosine),
         {"check_undefined_grad": False},
         {"check_undefined_grad": False, "check_forward_ad": True},
     ),
     "tangents that cannot be batched": (
-        func_rule(torch.sin, plain, stubborn_tangent),
+        func_rule(torch.sin, cosine, stubborn_tangent),
         {"check_undefined_grad": False, "check_forward_ad": True},
         {"check_undefined_grad": False, "check_forward_ad": True, "check_batched_forward_grad": True},
     ),

@@ -13,15 +13,9 @@ from torch.autograd import forward_ad
 
 from gradproof import Verdict
 from support.checks import BOTH, pushed
-from support.functions import cosine, rule, twice_cosine
-from support.marks import making_duals
+from support.functions import cosine, raising_rule, rule, twice_cosine
+from support.marks import asked_both_ways, making_duals
 from support.points import point
-
-asked_both_ways = pytest.mark.parametrize("modes", [("forward",), BOTH], ids="+".join)
-
-
-def broken(g, x):
-    raise ValueError("no such shape")
 
 
 def copied_into_a_slice(x):
@@ -216,7 +210,7 @@ def test_a_jvp_that_is_wrong_in_single_precision_alone_fails():
 
 def test_a_jvp_that_raises_in_single_precision_alone_fails():
     def tangent(t, x):
-        return t * x.cos() if x.dtype == torch.float64 else broken(t, x)
+        return t * x.cos() if x.dtype == torch.float64 else raising_rule(t, x)
 
     x = torch.linspace(0.3, 1.2, 20).requires_grad_()
 

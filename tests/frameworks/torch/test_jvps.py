@@ -7,14 +7,9 @@ import torch
 
 from gradproof import GradientError, Verdict, assert_gradients, check
 from support.checks import BOTH, pushed
-from support.functions import cosine, rule, twice_cosine
+from support.functions import cosine, raising_rule, rule, twice_cosine
+from support.marks import asked_both_ways
 from support.points import point
-
-asked_both_ways = pytest.mark.parametrize("modes", [("forward",), BOTH], ids="+".join)
-
-
-def broken(g, x):
-    raise ValueError("no such shape")
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -66,7 +61,7 @@ def test_a_missing_backward_is_not_called_wrong():
 
 @pytest.mark.parametrize("modes", [None, ("forward",), BOTH], ids=str)
 def test_a_jvp_that_raises_is_a_failure_that_quotes_it(modes):
-    report = pushed(rule(torch.sin, backward=cosine, jvp=broken), point(4), modes=modes)
+    report = pushed(rule(torch.sin, backward=cosine, jvp=raising_rule), point(4), modes=modes)
 
     assert report.verdict is Verdict.FAIL
     assert [(finding.kind, finding.mode) for finding in report.findings] == [("forward-raised", "forward")]
