@@ -1,6 +1,12 @@
-"""A machine that is busy with other things makes examples slow to draw, which says nothing about them."""
+"""Examples that are the same in every run, on busy machines too, and the modules that tests share."""
+
+import sys
+from pathlib import Path
 
 from hypothesis import HealthCheck, settings
+
+for folder in (Path(__file__).parents[1], Path(__file__).parent):
+    sys.path.insert(0, str(folder))  # importlib mode puts neither `benchmarks` nor `support` on the path by itself
 
 settings.register_profile("steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("steady")

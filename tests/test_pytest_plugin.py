@@ -204,7 +204,7 @@ def test_the_marker_is_registered(pytester):
 @pytest.mark.parametrize("workers", [0, 2], ids=["alone", "under xdist"])
 def test_every_check_of_the_run_is_in_the_report(run, pytester, workers):
     options = ["-n", str(workers)] if workers else []
-    result = run(SUITE, "--gradproof-report=out.json", *options, process=True)
+    result = run(SUITE, "--gradproof-report=out.json", *options, process=workers > 0)
     reports = reports_in(pytester)
 
     result.assert_outcomes(passed=8, failed=1)
@@ -330,7 +330,7 @@ def test_one_line_routes_an_existing_suite(run, pytester):
 
 
 def test_without_that_line_torch_judges(run):
-    run(EXISTING, process=True).assert_outcomes(passed=2)
+    run(EXISTING).assert_outcomes(passed=2)
 
 
 def test_after_the_run_torch_has_its_own_again(run):

@@ -1,12 +1,7 @@
-"""The NumPy subject for all tests of the engine; NumPy's warnings about infinities are kept quiet, as in torch."""
-
-import sys
-from pathlib import Path
+"""NumPy's warnings about infinities are kept quiet in all tests of the engine, as in torch."""
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))  # importlib mode puts no folder of tests on the path by itself
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy_subject import NumpySubject, hashed
 
 from gradproof.engine.adjoint import adjoint_disagreement
 from gradproof.engine.judging import judge
@@ -15,6 +14,7 @@ from gradproof.engine.precision import judge_rounded
 from gradproof.engine.results import Reason, Verdict
 from gradproof.engine.subject import DerivativeError, Step
 from gradproof.engine.views import OutputSubset, in_mode
+from support.numpy_subject import NumpySubject, hashed
 
 thoroughly = settings(max_examples=100, deadline=None, derandomize=True)
 seeds = st.integers(0, 99_999)

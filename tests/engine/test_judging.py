@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from numpy_subject import NumpySubject, elementwise, hashed, ideally
 
 from gradproof.engine.estimators.steps import first_step
 from gradproof.engine.judging import judge
 from gradproof.engine.options import Probing
 from gradproof.engine.results import Reason, Verdict
 from gradproof.engine.subject import DerivativeError
+from support.numpy_subject import NumpySubject, elementwise, hashed, ideally
 
 thoroughly = settings(max_examples=100, deadline=None, derandomize=True)
 PRECISIONS = (np.float64, np.float32, np.float16)

@@ -5,13 +5,13 @@ import math
 
 import numpy as np
 import pytest
-from numpy_subject import NumpySubject, elementwise
 
 from gradproof.engine.judging import judge
 from gradproof.engine.options import Probing
 from gradproof.engine.pictures import FULL_BLOCKS, heat_map
 from gradproof.engine.results import Verdict
 from gradproof.engine.subject import DerivativeError
+from support.numpy_subject import NumpySubject, elementwise
 
 
 def sine(size=5, wrong=0.0):

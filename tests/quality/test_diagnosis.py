@@ -14,7 +14,8 @@ NAMES = {
     "factor", "sign", "transposed", "conjugate", "missing-sum", "doubled-sum", "incoming-ignored", "overwritten",
     "shifted", "block", "detached", "mask", "mixed", "missing-term", "stale", "approximation", "pass-through",
 }  # fmt: skip
-MISSED = {"products": 11, "by hand": 1}  # known not to be named, or named for something that they also are
+MISSED = {"products": 4, "by hand": 1}  # known not to be named, or named for something that they also are
+EVERY = 5  # of the plants that were held out: `python -m benchmarks.diagnosis` asks about all of them
 
 
 def first_name(report):
@@ -67,15 +68,14 @@ def test_the_names_do_not_hang_on_the_seed():
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.__name__)
 def test_planted_bugs_that_were_held_out_are_named(family):
-    missed, total = [], 0
-    for plant in family():
+    plants, missed = list(family()), []
+    for plant in plants if len(plants) < 3 * EVERY else plants[::EVERY]:
         report = check(plant.function, plant.inputs, seed=3, contracts=())
         assert report.verdict is Verdict.FAIL, plant.title
-        total += 1
         if first_name(report) != plant.due:
             missed.append(f"{plant.title}: {first_name(report) or 'no name'}, not {plant.due or 'none'}")
 
-    assert total >= 3
+    assert len(plants) >= 3
     assert len(missed) <= MISSED.get(family.__name__, 0), missed
 
 

@@ -8,34 +8,12 @@ import torch
 import torch.nn.functional as F  # noqa: N812  # torch's own convention
 
 import gradproof
-from gradproof import Reason, Verdict
+from gradproof import Verdict
+from support.findings import entries_of
+from support.functions import rule
+from support.points import point, positive
 
-
-def rule(forward, backward):
-    """A function with a backward of its own: backward(incoming, *inputs) gives one gradient an input."""
-
-    class Rule(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, *inputs):
-            ctx.save_for_backward(*inputs)
-            return forward(*inputs)
-
-        @staticmethod
-        def backward(ctx, incoming):
-            gradients = backward(incoming, *ctx.saved_tensors)
-            return gradients if isinstance(gradients, tuple) else (gradients,)
-
-    return Rule.apply
-
-
-def normal(*shape, seed=0, dtype=torch.float64):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=dtype).requires_grad_()
-
-
-def positive(*shape, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return (torch.rand(*shape, generator=generator, dtype=torch.float64) + 0.5).requires_grad_()
+SEEDS = range(2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,128 +95,128 @@ def tiny_where_right(g, x):
 
 CASES = {
     "an entry zeroed": Case(
-        forward=torch.sin, right=lambda g, x: g * x.cos(), wrong=without(7), inputs=(normal(20),), entry=(7,)
+        forward=torch.sin, right=lambda g, x: g * x.cos(), wrong=without(7), inputs=(point(20),), entry=(7,)
     ),
     "an entry of a matrix zeroed": Case(
         forward=torch.sin,
         right=lambda g, x: g * x.cos(),
         wrong=without((3, 4)),
-        inputs=(normal(30, 40),),
+        inputs=(point(30, 40),),
         entry=(3, 4),
     ),
     "one entry of a hundred thousand zeroed": Case(
         forward=torch.sin,
         right=lambda g, x: g * x.cos(),
         wrong=without(77_777),
-        inputs=(normal(100_000),),
+        inputs=(point(100_000),),
         entry=(77_777,),
     ),
     "the wrong sign": Case(
-        forward=torch.cos, right=lambda g, x: -g * x.sin(), wrong=lambda g, x: g * x.sin(), inputs=(normal(9),)
+        forward=torch.cos, right=lambda g, x: -g * x.sin(), wrong=lambda g, x: g * x.sin(), inputs=(point(9),)
     ),
     "a factor of two": Case(
-        forward=torch.square, right=lambda g, x: 2 * g * x, wrong=lambda g, x: g * x, inputs=(normal(9),)
+        forward=torch.square, right=lambda g, x: 2 * g * x, wrong=lambda g, x: g * x, inputs=(point(9),)
     ),
     "a factor of a millionth more than one": Case(
         forward=torch.exp,
         right=lambda g, x: g * x.exp(),
         wrong=lambda g, x: g * x.exp() * (1 + 1e-6),
-        inputs=(normal(50),),
+        inputs=(point(50),),
     ),
-    "two entries swapped": Case(forward=torch.sin, right=lambda g, x: g * x.cos(), wrong=swapped, inputs=(normal(20),)),
+    "two entries swapped": Case(forward=torch.sin, right=lambda g, x: g * x.cos(), wrong=swapped, inputs=(point(20),)),
     "the gradient of a weight transposed": Case(
         forward=lambda x, w: x @ w,
         right=lambda g, x, w: (g @ w.T, x.T @ g),
         wrong=lambda g, x, w: (g @ w.T, (x.T @ g).T),
-        inputs=(normal(4, 5), normal(5, 5, seed=1)),
+        inputs=(point(4, 5), point(5, 5, seed=2)),
         argument="inputs[1]",
     ),
     "a mean instead of a sum over a broadcast dimension": Case(
         forward=lambda x, b: x * b,
         right=lambda g, x, b: (g * b, (g * x).sum(0)),
         wrong=lambda g, x, b: (g * b, (g * x).mean(0)),
-        inputs=(normal(6, 5), normal(5, seed=1)),
+        inputs=(point(6, 5), point(5, seed=2)),
         argument="inputs[1]",
     ),
     "one row instead of a sum over a broadcast dimension": Case(
         forward=lambda x, b: x + b,
         right=lambda g, x, b: (g, g.sum(0)),
         wrong=lambda g, x, b: (g, g[0]),
-        inputs=(normal(6, 5), normal(5, seed=1)),
+        inputs=(point(6, 5), point(5, seed=2)),
         argument="inputs[1]",
     ),
     "a missing conjugate": Case(
         forward=torch.exp,
         right=lambda g, z: g * z.exp().conj(),
         wrong=lambda g, z: g * z.exp(),
-        inputs=(normal(7, dtype=torch.complex128),),
+        inputs=(point(7, dtype=torch.complex128),),
     ),
     "a missing conjugate in a product": Case(
         forward=lambda a, b: a * b,
         right=lambda g, a, b: (g * b.conj(), g * a.conj()),
         wrong=lambda g, a, b: (g * b.conj(), g * a),
-        inputs=(normal(7, dtype=torch.complex128), normal(7, seed=1, dtype=torch.complex128)),
+        inputs=(point(7, dtype=torch.complex128), point(7, seed=2, dtype=torch.complex128)),
         argument="inputs[1]",
     ),
     "the incoming gradient ignored": Case(
-        forward=torch.sin, right=lambda g, x: g * x.cos(), wrong=lambda g, x: x.cos(), inputs=(normal(9),)
+        forward=torch.sin, right=lambda g, x: g * x.cos(), wrong=lambda g, x: x.cos(), inputs=(point(9),)
     ),
     "the incoming gradient summed": Case(
-        forward=torch.sin, right=lambda g, x: g * x.cos(), wrong=lambda g, x: g.sum() * x.cos(), inputs=(normal(9),)
+        forward=torch.sin, right=lambda g, x: g * x.cos(), wrong=lambda g, x: g.sum() * x.cos(), inputs=(point(9),)
     ),
     "a slice that is off by one": Case(
         forward=lambda x: x[2:8].exp(),
         right=lambda g, x: F.pad(g * x[2:8].exp(), (2, 2)),
         wrong=lambda g, x: F.pad(g * x[2:8].exp(), (1, 3)),
-        inputs=(normal(10),),
+        inputs=(point(10),),
     ),
     "a missing term of the product rule": Case(
         forward=lambda x: x * x.sin(),
         right=lambda g, x: g * (x.sin() + x * x.cos()),
         wrong=lambda g, x: g * x.sin(),
-        inputs=(normal(9),),
+        inputs=(point(9),),
     ),
     "a softmax over the wrong axis": Case(
-        forward=lambda x: x.softmax(1), right=softmax_backward(1), wrong=softmax_backward(0), inputs=(normal(5, 6),)
+        forward=lambda x: x.softmax(1), right=softmax_backward(1), wrong=softmax_backward(0), inputs=(point(5, 6),)
     ),
     "a softmax without its cross terms": Case(
         forward=lambda x: x.softmax(1),
         right=softmax_backward(1),
         wrong=lambda g, x: g * x.softmax(1) * (1 - x.softmax(1)),
-        inputs=(normal(5, 6),),
+        inputs=(point(5, 6),),
     ),
     "a dropout that forgets its mask": Case(
         forward=lambda x: x * MASK * 1.5,
         right=lambda g, x: g * MASK * 1.5,
         wrong=lambda g, x: g * 1.5,
-        inputs=(normal(12),),
+        inputs=(point(12),),
     ),
     "a dropout that forgets its scale": Case(
         forward=lambda x: x * MASK * 1.5,
         right=lambda g, x: g * MASK * 1.5,
         wrong=lambda g, x: g * MASK,
-        inputs=(normal(12),),
+        inputs=(point(12),),
     ),
     "a mean that forgets its number": Case(
         forward=lambda x: x.square().mean(),
         right=lambda g, x: g * 2 * x / x.numel(),
         wrong=lambda g, x: g * 2 * x,
-        inputs=(normal(12),),
+        inputs=(point(12),),
     ),
     "a variance with the wrong number": Case(
         forward=lambda x: x.var(),
         right=lambda g, x: g * 2 * (x - x.mean()) / (x.numel() - 1),
         wrong=lambda g, x: g * 2 * (x - x.mean()) / x.numel(),
-        inputs=(normal(12),),
+        inputs=(point(12),),
     ),
     "a stale saved tensor": Case(
         forward=lambda x: x**3,
         right=lambda g, x: 3 * g * x**2,
         wrong=lambda g, x: 3 * g * STALE**2,
-        inputs=(normal(6),),
+        inputs=(point(6),),
     ),
     "duplicates of a gather overwritten": Case(
-        forward=lambda x: x[INDEX], right=accumulated, wrong=overwritten, inputs=(normal(5),)
+        forward=lambda x: x[INDEX], right=accumulated, wrong=overwritten, inputs=(point(5),)
     ),
     "NaN from the unused branch of a where": Case(
         forward=lambda x: torch.where(x > 0, x.clamp(min=0).sqrt(), torch.zeros_like(x)),
@@ -251,63 +229,63 @@ CASES = {
         forward=lambda x: x * torch.pi,
         right=lambda g, x: g * torch.pi,
         wrong=lambda g, x: g * float(torch.tensor(torch.pi, dtype=torch.float32)),
-        inputs=(normal(9),),
+        inputs=(point(9),),
     ),
     "a gradient through single precision": Case(
         forward=lambda x: x.exp().sin(),
         right=lambda g, x: g * x.exp().cos() * x.exp(),
         wrong=lambda g, x: (g * x.exp().cos() * x.exp()).float().double(),
-        inputs=(normal(9),),
+        inputs=(point(9),),
     ),
     "the gradient of the padding dropped": Case(
-        forward=lambda x: F.pad(x[None], (1, 1), mode="reflect")[0], right=reflected, wrong=padded, inputs=(normal(8),)
+        forward=lambda x: F.pad(x[None], (1, 1), mode="reflect")[0], right=reflected, wrong=padded, inputs=(point(8),)
     ),
     "wrong for negative inputs alone": Case(
         forward=lambda x: x.abs(),
         right=lambda g, x: g * x.sign(),
         wrong=lambda g, x: g,
-        inputs=(normal(9),),
+        inputs=(point(9),),
     ),
     "a leaky slope forgotten": Case(
         forward=lambda x: F.leaky_relu(x, 0.01),
         right=lambda g, x: torch.where(x > 0, g, 0.01 * g),
         wrong=lambda g, x: torch.where(x > 0, g, 0.0),
-        inputs=(normal(9),),
+        inputs=(point(9),),
     ),
     "wrong in the last block alone": Case(
-        forward=torch.sin, right=last_block(1), wrong=last_block(1.001), inputs=(normal(1000),)
+        forward=torch.sin, right=last_block(1), wrong=last_block(1.001), inputs=(point(1000),)
     ),
     "arguments mixed up": Case(
         forward=lambda a, b: a / b,
         right=lambda g, a, b: (g / b, -g * a / b**2),
         wrong=lambda g, a, b: (-g * a / b**2, g / b),
-        inputs=(positive(6), positive(6, seed=1)),
+        inputs=(positive(6), positive(6, seed=2)),
     ),
     "a detached argument": Case(
         forward=lambda a, b: a * b,
         right=lambda g, a, b: (g * b, g * a),
         wrong=lambda g, a, b: (g * b, None),
-        inputs=(normal(6), normal(6, seed=1)),
+        inputs=(point(6), point(6, seed=2)),
         argument="inputs[1]",
     ),
     "a relu mask from the wrong tensor": Case(
         forward=lambda a, b: (a + b).relu(),
         right=lambda g, a, b: (g * (a + b > 0), g * (a + b > 0)),
         wrong=lambda g, a, b: (g * (a > 0), g * (a + b > 0)),
-        inputs=(normal(20), normal(20, seed=1)),
+        inputs=(point(20), point(20, seed=2)),
         argument="inputs[0]",
     ),
     "a clamp that lets everything through": Case(
         forward=lambda x: x.clamp(-0.5, 0.5),
         right=lambda g, x: g * (x.abs() < 0.5),
         wrong=lambda g, x: g,
-        inputs=(normal(20),),
+        inputs=(point(20),),
     ),
     "a norm taken for a constant": Case(
         forward=lambda x: x / x.norm(),
         right=normalised_right,
         wrong=lambda g, x: g / x.norm(),
-        inputs=(normal(6),),
+        inputs=(point(6),),
     ),
     "an exponent that is off by one": Case(
         forward=lambda x: x**4,
@@ -319,19 +297,19 @@ CASES = {
         forward=lambda x: x.cumsum(0),
         right=lambda g, x: g.flip(0).cumsum(0).flip(0),
         wrong=lambda g, x: g.cumsum(0),
-        inputs=(normal(8),),
+        inputs=(point(8),),
     ),
     "a permutation instead of its inverse": Case(
         forward=lambda x: x.permute(1, 2, 0).exp(),
         right=lambda g, x: (g * x.permute(1, 2, 0).exp()).permute(2, 0, 1),
         wrong=lambda g, x: (g * x.permute(1, 2, 0).exp()).permute(1, 2, 0),
-        inputs=(normal(3, 3, 3),),
+        inputs=(point(3, 3, 3),),
     ),
     "an average pooling that forgets its window": Case(
         forward=lambda x: x.view(-1, 4).mean(1),
         right=lambda g, x: (g / 4).repeat_interleave(4),
         wrong=lambda g, x: g.repeat_interleave(4),
-        inputs=(normal(16),),
+        inputs=(point(16),),
     ),
     "an epsilon added in the backward alone": Case(
         forward=torch.log,
@@ -348,30 +326,20 @@ def run(case, backward, seed):
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_right_twin_passes(name):
-    verdicts = [run(CASES[name], CASES[name].right, seed).verdict for seed in range(3)]
+    verdicts = [run(CASES[name], CASES[name].right, seed).verdict for seed in SEEDS]
 
-    assert verdicts == 3 * [Verdict.PASS]
+    assert set(verdicts) == {Verdict.PASS}
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_mistake_fails(name):
-    verdicts = [run(CASES[name], CASES[name].wrong, seed).verdict for seed in range(3)]
-
-    assert verdicts == 3 * [Verdict.FAIL]
-
-
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.entry])
-def test_a_single_wrong_entry_is_named_by_its_index(name):
-    findings = run(CASES[name], CASES[name].wrong, 0).findings
-
-    assert [entry.index for finding in findings for entry in finding.entries] == [CASES[name].entry]
-
-
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.argument])
-def test_the_argument_with_the_mistake_is_named_and_no_other(name):
-    findings = run(CASES[name], CASES[name].wrong, 0).findings
-
-    assert [finding.argument for finding in findings] == [CASES[name].argument]
+def test_the_mistake_fails_and_is_named_where_it_is_one_entry_or_one_argument(name):
+    case = CASES[name]
+    for report in [run(case, case.wrong, seed) for seed in SEEDS]:
+        assert report.verdict is Verdict.FAIL
+        if case.entry:
+            assert [entry.index for entry in entries_of(report)] == [case.entry]
+        if case.argument:
+            assert [finding.argument for finding in report.findings] == [case.argument]
 
 
 class Affine(torch.nn.Module):
@@ -391,165 +359,25 @@ class Affine(torch.nn.Module):
 
 
 def test_a_module_whose_bias_gradient_is_missing_fails_and_names_the_bias():
-    report = gradproof.check(Affine(factor=0), normal(5, 4), seed=0)
+    report = gradproof.check(Affine(factor=0), point(5, 4), seed=0)
 
     assert report.verdict is Verdict.FAIL
     assert [finding.argument for finding in report.findings] == ["bias"]
 
 
 def test_the_same_module_with_its_bias_gradient_passes():
-    assert gradproof.check(Affine(factor=1), normal(5, 4), seed=0).passed
+    assert gradproof.check(Affine(factor=1), point(5, 4), seed=0).passed
 
 
 @pytest.mark.parametrize(
     "cut", [torch.Tensor.detach, lambda x: torch.tensor(x.tolist(), dtype=x.dtype)], ids=["detach", "tolist"]
 )
 def test_a_factor_cut_from_the_graph_fails(cut):
-    assert gradproof.check(lambda x: cut(x) * x, normal(6), seed=0).verdict is Verdict.FAIL
+    assert gradproof.check(lambda x: cut(x) * x, point(6), seed=0).verdict is Verdict.FAIL
 
 
 def test_a_backward_that_raises_fails():
     def broken(g, x):
         raise ValueError("shapes differ")
 
-    assert gradproof.check(rule(torch.sin, broken), normal(3), seed=0).findings[0].kind == "backward-raised"
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("factor", [0.0, -1.0, 2.0, 1.2, 1.05])
-def test_a_wrong_factor_fails_in_low_precision_and_its_twin_passes(dtype, factor):
-    x = (torch.linspace(0.3, 1.2, 30).to(dtype)).requires_grad_()
-
-    assert gradproof.check(rule(torch.sin, lambda g, x: g * x.cos()), x, seed=0).verdict is Verdict.PASS
-    assert gradproof.check(rule(torch.sin, lambda g, x: factor * g * x.cos()), x, seed=0).verdict is Verdict.FAIL
-
-
-@pytest.mark.parametrize("coverage", ["probe", "full"])
-@pytest.mark.parametrize("entries", [1, 3, 10, 100])
-@pytest.mark.parametrize("low", [torch.float16, torch.bfloat16])
-def test_a_gradient_of_zero_does_not_pass_for_what_is_cast_to_half_precision(low, entries, coverage):
-    detached = rule(lambda x: x.to(low), lambda g, x: torch.zeros_like(x))
-
-    def verdict(seed):
-        torch.manual_seed(seed)
-        return gradproof.check(detached, normal(entries), coverage=coverage, contracts=(), seed=seed).verdict
-
-    assert Verdict.PASS not in [verdict(seed) for seed in range(6)]
-
-
-@pytest.mark.parametrize("coverage", ["probe", "full"])
-@pytest.mark.parametrize("size", [1.0, 1e-13])
-def test_a_slope_claimed_of_what_cancels_fails(size, coverage):
-    wrong = rule(lambda x: x * 3.7 - x * 3.7, lambda g, x: size * g * x.cos())
-
-    assert gradproof.check(wrong, normal(5), coverage=coverage, seed=0).verdict is Verdict.FAIL
-
-
-class Product(torch.autograd.Function):
-    """a · b, whose derivatives are multiplied by factors of the test's choice."""
-
-    @staticmethod
-    def forward(ctx, a, b, factors):
-        ctx.save_for_backward(a, b)
-        ctx.factors = factors
-        return a * b
-
-    @staticmethod
-    def backward(ctx, incoming):
-        a, b = ctx.saved_tensors
-        return ctx.factors[0] * incoming * b, ctx.factors[1] * incoming * a, None
-
-
-@pytest.mark.parametrize("coverage", ["probe", "full"])
-@pytest.mark.parametrize("size", [1e-3, 1e-6, 1e-9])
-def test_a_mistake_beside_a_constant_of_a_larger_size_fails(size, coverage):
-    torch.manual_seed(0)
-    a, b = (torch.randn(3, dtype=torch.float64, requires_grad=True) for _ in range(2))
-
-    def function(a, b):
-        return 0 * a + 1.0, size * Product.apply(a, b, (1.01, 1))
-
-    assert gradproof.check(function, (a, b), coverage=coverage, probes=3, seed=0).verdict is Verdict.FAIL
-
-
-@pytest.mark.parametrize("coverage", ["probe", "full"])
-@pytest.mark.parametrize("unit", [1.0, 1e3, 1e6, 1e15, 1e50])
-@pytest.mark.parametrize("factors", [(1, 1), (1.01, 1), (1, 1.01), (2, 1), (1, 2)])
-def test_arguments_of_very_different_units_are_told_apart(factors, unit, coverage):
-    torch.manual_seed(0)
-    a = (torch.randn(3, dtype=torch.float64) / unit).requires_grad_()
-    b = (torch.randn(3, dtype=torch.float64) * unit).requires_grad_()
-    report = gradproof.check(lambda a, b: Product.apply(a, b, factors), (a, b), coverage=coverage, seed=0)
-    wrong = [f"inputs[{number}]" for number, factor in enumerate(factors) if factor != 1]
-
-    assert report.passed is (not wrong)
-    assert [finding.argument for finding in report.findings] == wrong
-    assert report.resolution.relative < 1e-6
-
-
-@pytest.mark.parametrize("coverage", ["probe", "full"])
-@pytest.mark.parametrize("height", [0.1, 0.25, 1.0])
-def test_a_straight_through_estimator_of_coarse_stairs_is_wrong(height, coverage):
-    rounded = rule(lambda x: (x / height).round() * height, lambda g, x: g)
-
-    assert gradproof.check(rounded, normal(20), coverage=coverage, seed=0).verdict is Verdict.FAIL
-
-
-@pytest.mark.parametrize("coverage", ["probe", "full"])
-def test_a_straight_through_estimator_of_stairs_as_fine_as_a_cast_makes_is_left_open_and_named(coverage):
-    rounded = rule(lambda x: x.round(), lambda g, x: g)
-    report = gradproof.check(rounded, (100 * normal(20).detach()).requires_grad_(), coverage=coverage, seed=0)
-
-    assert report.verdict is Verdict.INCONCLUSIVE
-    assert report.reason is Reason.QUANTISED
-    assert "straight-through" in report.hint
-
-
-@pytest.mark.parametrize("coverage", ["probe", "full"])
-def test_a_wrong_factor_behind_a_cast_to_single_precision_is_found(coverage):
-    function = rule(lambda x: x.float().sin().double(), lambda g, x: 1.01 * g * x.cos())
-
-    assert gradproof.check(function, normal(20), coverage=coverage, seed=0).verdict is Verdict.FAIL
-
-
-@pytest.mark.parametrize("coverage", ["probe", "full"])
-def test_an_error_that_only_rounding_hides_is_told_in_a_note(coverage):
-    def backward(g, x):
-        gradient = g * x.cos()
-        gradient[2] *= 1.03
-        return gradient
-
-    x = torch.linspace(0.3, 1.2, 6).bfloat16().requires_grad_()
-    report = gradproof.check(rule(torch.sin, backward), x, coverage=coverage, contracts=(), seed=0)
-
-    assert report.verdict is not Verdict.FAIL
-    assert any("off by 0.03 of an entry" in note for note in report.notes)
-    assert report.resolution.relative > 0.03
-
-
-class _SlightlySteep(torch.autograd.Function):
-    """A sine whose derivative is one percent too large."""
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x.sin()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        (x,) = ctx.saved_tensors
-        return 1.01 * gradient * x.cos()
-
-
-@pytest.mark.parametrize("jump", [1e-3, 1e-2, 3e-2])
-@pytest.mark.parametrize("seed", range(6))
-def test_a_slight_kink_in_one_input_hides_no_error_in_another(jump, seed):
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(4, dtype=torch.float64, generator=generator).requires_grad_()
-    t = torch.full((3,), 0.3, dtype=torch.float64).requires_grad_()
-
-    def function(x, t):
-        beyond = t - 0.3
-        return torch.outer(_SlightlySteep.apply(x), torch.where(beyond > 0, (1 + jump) * beyond, beyond) + 1)
-
-    assert not gradproof.check(function, (x, t), seed=seed, contracts=()).passed
+    assert gradproof.check(rule(torch.sin, broken), point(3), seed=0).findings[0].kind == "backward-raised"

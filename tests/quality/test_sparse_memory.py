@@ -14,8 +14,7 @@ GRANTED = [
 ]
 
 
-@pytest.mark.parametrize("layout", ["COO", "CSR"])
-@pytest.mark.parametrize("rows", [1_000, 10_000])
+@pytest.mark.parametrize(("rows", "layout"), [(1_000, "COO"), (1_000, "CSR"), (10_000, "CSR")])
 @pytest.mark.parametrize(("kind", "masked"), GRANTED)
 def test_a_check_takes_at_most_six_times_the_matrix_beyond_the_function_s_own(kind, masked, rows, layout):
     function, matrix = KINDS[kind].function, matrix_of(rows, layout)

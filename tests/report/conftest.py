@@ -2,26 +2,22 @@
 
 import os
 import shutil
-import sys
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))  # importlib mode puts no folder of tests on the path by itself
-
-import checks  # found through the line above
+from support import reports
 
 
 @pytest.fixture(scope="session")
 def kinds():
     """A report of every kind."""
     return {
-        "pass": checks.a_pass(),
-        "fail": checks.diagnosed(checks.a_fail(), "It is twice the truth.", "It is something else."),
-        "one wrong entry": checks.one_wrong_entry(),
-        "every entry": checks.a_fail(coverage="full"),
-        "both modes": checks.a_pass(modes=("reverse", "forward")),
-        "inconclusive": checks.an_inconclusive(),
+        "pass": reports.a_pass(),
+        "fail": reports.diagnosed(reports.a_fail(), "It is twice the truth.", "It is something else."),
+        "one wrong entry": reports.one_wrong_entry(),
+        "every entry": reports.a_fail(coverage="full"),
+        "both modes": reports.a_pass(modes=("reverse", "forward")),
+        "inconclusive": reports.an_inconclusive(),
     }
 
 

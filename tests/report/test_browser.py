@@ -1,9 +1,9 @@
 """The page in a real browser: offline, without an error, on a phone too, and deaf to hostile names."""
 
 import pytest
-from checks import a_fail, diagnosed, named
 
 from gradproof.report.html import page
+from support.reports import a_fail, diagnosed, named
 
 HOSTILE = "<script>window.hurt=1</script><img src=x onerror=window.hurt=2><svg onload=window.hurt=3>"
 SIZES = {"desktop": (1200, 900), "phone": (360, 740)}

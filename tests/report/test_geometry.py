@@ -4,11 +4,11 @@ import dataclasses
 import math
 
 import pytest
-from checks import a_fail, a_pass, one_wrong_entry
 
 from gradproof.engine.results import Entry, Finding, HeatMap, Place, Reading, TaylorPoint
 from gradproof.report.geometry import bars, pictures, scatter, taylor
 from gradproof.report.heat import heat
+from support.reports import a_fail, a_pass, one_wrong_entry
 
 
 def reading(*remainders, rounding=1e-16, agrees=False):

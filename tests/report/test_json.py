@@ -12,39 +12,19 @@ import torch
 import gradproof
 from gradproof.report.json import all_to_json, from_json
 from gradproof.report.schema import schema
+from support.functions import wrong_sine
+from support.points import ramp
 
 DOCUMENTED = Path(__file__).parents[2] / "docs" / "report.schema.json"
 
-
-class Scaled(torch.autograd.Function):
-    """The identity, with a backward off by a factor."""
-
-    @staticmethod
-    def forward(ctx, x, factor):
-        ctx.factor = factor
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient * ctx.factor, None
-
-
-def point(*shape, dtype=torch.float64):
-    return torch.linspace(0.1, 1, math.prod(shape), dtype=dtype).reshape(shape).requires_grad_()
-
-
-def scaled(factor):
-    return lambda x: Scaled.apply(x, factor).sin()
-
-
 REPORTS = {
-    "pass": lambda: gradproof.check(torch.sin, point(3), seed=0),
-    "fail": lambda: gradproof.check(scaled(2.0), point(3), seed=0),
-    "full": lambda: gradproof.check(scaled(2.0), point(3, 2), seed=0, coverage="full"),
+    "pass": lambda: gradproof.check(torch.sin, ramp(3), seed=0),
+    "fail": lambda: gradproof.check(wrong_sine(2.0), ramp(3), seed=0),
+    "full": lambda: gradproof.check(wrong_sine(2.0), ramp(3, 2), seed=0, coverage="full"),
     "kink": lambda: gradproof.check(torch.relu, torch.zeros(3, dtype=torch.float64, requires_grad=True), seed=0),
-    "zero": lambda: gradproof.check(lambda x: 0 * x, point(3), seed=0),
-    "complex": lambda: gradproof.check(scaled(2.0), point(3, dtype=torch.complex128), seed=0),
-    "broken contract": lambda: gradproof.check(scaled(2.0), point(3), seed=0, modes=("reverse", "forward")),
+    "zero": lambda: gradproof.check(lambda x: 0 * x, ramp(3), seed=0),
+    "complex": lambda: gradproof.check(wrong_sine(2.0), ramp(3, dtype=torch.complex128), seed=0),
+    "broken contract": lambda: gradproof.check(wrong_sine(2.0), ramp(3), seed=0, modes=("reverse", "forward")),
 }
 every_kind = pytest.mark.parametrize("kind", REPORTS)
 
@@ -61,7 +41,7 @@ def test_a_report_is_read_back_as_it_was(kind):
 
 
 def test_not_a_number_is_read_back():
-    report = gradproof.check(scaled(math.nan), point(1), seed=0)
+    report = gradproof.check(wrong_sine(math.nan), ramp(1), seed=0)
 
     (again,) = from_json(report.to_json())
 

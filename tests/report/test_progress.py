@@ -14,6 +14,7 @@ import torch
 import gradproof
 from gradproof.report import progress
 from gradproof.report.progress import Bar
+from support.points import ramp
 
 
 class Terminal(io.StringIO):
@@ -189,14 +190,10 @@ assert random.getstate() == state
 # ── in a check ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def point(size=5):
-    return torch.linspace(0.3, 1.1, size, dtype=torch.float64).requires_grad_()
-
-
 def test_a_long_check_shows_its_bar(monkeypatch):
     terminal = looked_at(monkeypatch)
     monkeypatch.setattr(progress, "PATIENCE", -1.0)
-    gradproof.check(torch.sin, point(), coverage="full", progress=True)
+    gradproof.check(torch.sin, ramp(5), coverage="full", progress=True)
 
     assert "every entry of sin" in terminal.getvalue()
 
@@ -204,7 +201,7 @@ def test_a_long_check_shows_its_bar(monkeypatch):
 @pytest.mark.parametrize("wanted", [None, True, False])
 def test_a_short_check_is_silent(monkeypatch, wanted):
     terminal = looked_at(monkeypatch)
-    gradproof.check(torch.sin, point(), coverage="full", progress=wanted)
+    gradproof.check(torch.sin, ramp(5), coverage="full", progress=wanted)
 
     assert terminal.getvalue() == ""
 
@@ -212,7 +209,7 @@ def test_a_short_check_is_silent(monkeypatch, wanted):
 def test_a_check_that_is_asked_for_silence_is_silent(monkeypatch):
     terminal = looked_at(monkeypatch)
     monkeypatch.setattr(progress, "PATIENCE", -1.0)
-    gradproof.check(torch.sin, point(), coverage="full", progress=False)
+    gradproof.check(torch.sin, ramp(5), coverage="full", progress=False)
 
     assert terminal.getvalue() == ""
 
@@ -221,7 +218,7 @@ def test_a_bar_makes_no_difference_to_the_report(monkeypatch):
     looked_at(monkeypatch)
     monkeypatch.setattr(progress, "PATIENCE", -1.0)
     reports = [
-        gradproof.check(torch.sin, point(), coverage="full", progress=wanted, seed=1) for wanted in (True, False)
+        gradproof.check(torch.sin, ramp(5), coverage="full", progress=wanted, seed=1) for wanted in (True, False)
     ]
 
     assert reports[0].resolution == reports[1].resolution
@@ -233,7 +230,7 @@ def test_a_bar_makes_no_difference_to_the_report(monkeypatch):
 def test_every_kind_of_full_check_shows_its_bar_and_cleans_up(monkeypatch, order, modes):
     terminal = looked_at(monkeypatch)
     monkeypatch.setattr(progress, "PATIENCE", -1.0)
-    gradproof.check(torch.sin, point(), coverage="full", progress=True, order=order, modes=modes)
+    gradproof.check(torch.sin, ramp(5), coverage="full", progress=True, order=order, modes=modes)
 
     assert terminal.getvalue().count("\x1b[?25l") == terminal.getvalue().count("\x1b[?25h") == 1
 
@@ -246,7 +243,7 @@ def test_a_function_that_raises_leaves_no_bar(monkeypatch):
         raise KeyError("from the function")
 
     with pytest.raises(KeyError):
-        gradproof.check(raising, point(), coverage="full", progress=True)
+        gradproof.check(raising, ramp(5), coverage="full", progress=True)
 
     assert terminal.getvalue().count("\x1b[?25l") == terminal.getvalue().count("\x1b[?25h")
 
@@ -254,4 +251,4 @@ def test_a_function_that_raises_leaves_no_bar(monkeypatch):
 @pytest.mark.parametrize("wanted", ["yes", 2, 0.5])
 def test_progress_is_true_false_or_none(wanted):
     with pytest.raises(ValueError, match="progress="):
-        gradproof.check(torch.sin, point(), progress=wanted)
+        gradproof.check(torch.sin, ramp(5), progress=wanted)

@@ -1,12 +1,7 @@
-"""Matrices of every layout, for all tests of sparse tensors; one thread, since they are small."""
-
-import sys
-from pathlib import Path
+"""One thread, since the matrices are small, and the same random numbers for every test."""
 
 import pytest
 import torch
-
-sys.path.insert(0, str(Path(__file__).parent))  # importlib mode puts no folder of tests on the path by itself
 
 
 @pytest.fixture(autouse=True, scope="module")

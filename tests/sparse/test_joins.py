@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from matrices import LAYOUTS, sparse_matrix, stored_mask
 
 import gradproof
 from gradproof import InputError
 from gradproof.sparse import Pattern, SparseLinear, convert, matmul
 from gradproof.sparse.joins import Join, multiply
+from support.sparse_matrices import LAYOUTS, sparse_matrix, stored_mask
 
 DTYPES = (torch.float64, torch.complex128)
 MODES = ("reverse", "forward")

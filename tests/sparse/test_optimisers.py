@@ -5,10 +5,10 @@ import time
 
 import pytest
 import torch
-from matrices import LAYOUTS, sparse_matrix
 
 from gradproof import InputError
 from gradproof.sparse import Pattern, clip_grad_norm_, clip_grad_value_, entries, optimiser, values_parameter
+from support.sparse_matrices import LAYOUTS, sparse_matrix
 
 OPTIMISERS = {
     "SGD": {"lr": 0.1},

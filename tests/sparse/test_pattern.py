@@ -8,10 +8,10 @@ import scipy.sparse
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from matrices import BLOCKS, LAYOUTS, dense_matrix, sparse_matrix, stored_mask
 
 from gradproof import InputError
 from gradproof.sparse import Pattern
+from support.sparse_matrices import BLOCKS, LAYOUTS, dense_matrix, sparse_matrix, stored_mask
 
 EVERY = [(layout, batch) for layout in LAYOUTS for batch in ((), (2,), (2, 3))]
 

@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from matrices import LAYOUTS
 
 from gradproof import InputError
 from gradproof.frameworks.torch.layouts import index_tensors, stored_values, with_values
 from gradproof.sparse import Pattern, apply_gradient_, optimiser
 from gradproof.sparse.reading import read_at
+from support.sparse_matrices import LAYOUTS
 
 
 @pytest.fixture

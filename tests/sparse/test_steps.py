@@ -1,9 +1,9 @@
 import pytest
 import torch
-from matrices import LAYOUTS, sparse_matrix
 
 from gradproof import InputError
 from gradproof.sparse import Pattern, apply_gradient_, entries, matmul
+from support.sparse_matrices import LAYOUTS, sparse_matrix
 
 KINDS = [(layout, batch, dense) for layout in LAYOUTS for batch in ((), (2,)) for dense in ((), (3,))]
 

@@ -6,16 +6,17 @@ import socket
 import subprocess
 import sys
 import warnings
-from pathlib import Path
 
 import pytest
 import torch
 from torch import distributed, nn
+from torch._inductor import config as inductor
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
-from two_processes import RING, batch, model, train
 
 from gradproof import check
 from gradproof.sparse import GraphConvolution, SparseLinear
+from support import two_processes
+from support.two_processes import RING, batch, model, train
 
 LAYERS = {
     "linear": lambda: SparseLinear(3, 2, density=0.5),
@@ -29,7 +30,7 @@ def in_two_processes(folder):
     """What each of the two processes has at the end."""
     loopback = next((name for _, name in socket.if_nameindex() if name in ("lo", "lo0")), "")
     environment = {**os.environ, **({"GLOO_SOCKET_IFNAME": loopback} if loopback else {})}
-    script, meeting_place = str(Path(__file__).parent / "two_processes.py"), str(folder / "meeting")
+    script, meeting_place = two_processes.__file__, str(folder / "meeting")
     results = [folder / f"rank{rank}" for rank in range(2)]
     started = [
         subprocess.Popen(
@@ -109,7 +110,8 @@ def test_a_layer_that_was_checked_is_compiled_as_before(name):
 
 @pytest.mark.skipif(COMPILER is None, reason="inductor needs a C++ compiler, and there is none")
 @pytest.mark.usefixtures("quiet_compiler")
-def test_a_network_is_compiled_down_to_machine_code():
+def test_a_network_is_compiled_down_to_machine_code(monkeypatch):
+    monkeypatch.setattr(inductor, "compile_threads", 1)  # a pool of processes takes longer to start than to compile
     net, x = nn.Sequential(LAYERS["softmax"](), nn.Tanh(), SparseLinear(2, 5, density=0.5)), torch.randn(4, 3)
 
     assert same(gradients(compiled(net, "inductor"), net, x), gradients(net, net, x))

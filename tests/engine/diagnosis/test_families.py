@@ -7,12 +7,12 @@ from itertools import accumulate
 
 import numpy as np
 import pytest
-from numpy_subject import NumpySubject
 
 from gradproof.engine.diagnosis import diagnosed
 from gradproof.engine.judging import judge
 from gradproof.engine.options import Probing
 from gradproof.engine.results import Place, Verdict
+from support.numpy_subject import NumpySubject
 
 SHAPES = [(7,), (4, 5), (2, 3, 4), (20, 15)]
 every_shape = pytest.mark.parametrize("shape", SHAPES, ids=str)

@@ -1,8 +1,5 @@
 """The second opinion by segments: planted bugs are found, rough functions with right gradients are never accused."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -11,9 +8,7 @@ from torch.nn import functional
 from gradproof.engine.estimators.segment import Outcome, second_opinion
 from gradproof.engine.views import in_mode
 from gradproof.frameworks.torch.subject import TorchSubject
-
-sys.path.insert(0, str(Path(__file__).parents[1]))  # importlib mode puts no folder of tests on the path by itself
-from numpy_subject import NumpySubject, elementwise, hashed
+from support.numpy_subject import NumpySubject, elementwise, hashed
 
 HALF = [torch.bfloat16, torch.float16]
 PRECISIONS = [*HALF, torch.float32]

@@ -8,6 +8,7 @@ from torch import nn
 
 from gradproof import Verdict, check
 from gradproof.frameworks.torch.tracing import Trace
+from support.points import point
 
 
 class Scale(torch.autograd.Function):
@@ -72,17 +73,13 @@ class Detached(nn.Module):
         return x * self.weight.detach() + x.sin()
 
 
-def point(*shape, dtype=torch.float64):
-    return torch.randn(shape, dtype=dtype, generator=torch.Generator().manual_seed(1)).requires_grad_()
-
-
 def culprits(function, inputs, **options):
     report = check(function, inputs, seed=0, **options)
     assert report.verdict is Verdict.FAIL
     return report.findings[0].culprits
 
 
-@pytest.mark.parametrize("number", [0, 17, 49])
+@pytest.mark.parametrize("number", [0, 49])
 def test_one_wrong_layer_of_fifty_is_named(number):
     model = nn.Sequential(*(Layer(4, wrong=2.0 if k == number else 1.0) for k in range(50)))
 

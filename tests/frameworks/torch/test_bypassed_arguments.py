@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from gradproof import InputError, Verdict, check, gradcheck, gradgradcheck
+from support.marks import coverages
 
 
 class SineProduct(torch.autograd.Function):
@@ -51,7 +52,6 @@ def closed_over(factor=1.0, dtype=torch.float64):
     return (lambda *_: layer(x)), tuple(layer.parameters())
 
 
-coverages = pytest.mark.parametrize("coverage", ["probe", "full"])
 orders = pytest.mark.parametrize("order", [1, 2])
 dtypes = pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.complex128], ids=str)
 

@@ -9,10 +9,7 @@ import torch
 
 from gradproof import Verdict, check
 from gradproof.gallery.specimen import planted
-
-
-def point(*shape, dtype=torch.float64, seed=1):
-    return torch.randn(shape, dtype=dtype, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+from support.points import point
 
 
 def first(report):
@@ -43,8 +40,11 @@ def with_jvp(value, tangent):
     return Pushed.apply
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("shape", [(7,), (4, 5), (40, 30)], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "shape"),
+    [(torch.float64, (40, 30)), (torch.float64, (7,)), (torch.float32, (4, 5)), (torch.bfloat16, (4, 5))],
+    ids=str,
+)
 @pytest.mark.parametrize(
     ("corrupt", "name"),
     [

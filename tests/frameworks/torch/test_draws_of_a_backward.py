@@ -10,6 +10,8 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from gradproof import Verdict, check, gradcheck
+from support.marks import coverages
+from support.points import ramp
 
 DRAWS = {
     "torch": lambda like: 2.0 * (torch.rand_like(like) > 0.5),
@@ -17,7 +19,6 @@ DRAWS = {
     "Python": lambda like: torch.tensor([2.0 * (random.random() > 0.5) for _ in like], dtype=like.dtype),
 }
 drawing = pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS)
-coverages = pytest.mark.parametrize("coverage", ["probe", "full"])
 
 
 def masking(draw, *, again: bool):
@@ -35,21 +36,17 @@ def masking(draw, *, again: bool):
     return Masked.apply
 
 
-def point(dtype=torch.float64):
-    return torch.linspace(0.1, 1, 20, dtype=dtype).requires_grad_()
-
-
 @drawing
 @coverages
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 def test_a_mask_that_the_backward_draws_again_is_found(draw, coverage, dtype):
-    assert check(masking(draw, again=True), (point(dtype),), coverage=coverage).verdict is Verdict.FAIL
+    assert check(masking(draw, again=True), (ramp(20, dtype=dtype),), coverage=coverage).verdict is Verdict.FAIL
 
 
 @drawing
 @coverages
 def test_a_mask_that_is_kept_passes(draw, coverage):
-    assert check(masking(draw, again=False), (point(),), coverage=coverage).verdict is Verdict.PASS
+    assert check(masking(draw, again=False), (ramp(20),), coverage=coverage).verdict is Verdict.PASS
 
 
 @pytest.mark.parametrize("kept", [True, False])
@@ -58,14 +55,14 @@ def test_a_checkpoint_passes_where_it_keeps_the_generators_state_and_fails_where
         dropped = lambda y: torch.dropout(y.sin(), 0.5, True)  # noqa: E731  # as users write it
         return checkpoint(dropped, x, use_reentrant=False, preserve_rng_state=kept)
 
-    assert gradcheck(function, (point(),), raise_exception=False) is kept
+    assert gradcheck(function, (ramp(20),), raise_exception=False) is kept
 
 
 @drawing
 def test_the_generators_are_left_as_they_were(draw):
     before = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
 
-    check(masking(draw, again=True), (point(),))
+    check(masking(draw, again=True), (ramp(20),))
 
     after = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
     assert torch.equal(before[0], after[0])

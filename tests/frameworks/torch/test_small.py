@@ -12,6 +12,7 @@ from gradproof import check
 from gradproof.frameworks.torch import small
 from gradproof.frameworks.torch.small import SMALL, InNumpy, for_the_engine
 from gradproof.frameworks.torch.subject import TorchSubject
+from support.points import ramp
 
 
 class WrongSquare(torch.autograd.Function):
@@ -26,10 +27,6 @@ class WrongSquare(torch.autograd.Function):
         wrong = 2 * x * gradient
         wrong[1] *= 1.01
         return wrong
-
-
-def point(size, dtype=torch.float64):
-    return torch.linspace(0.3, 1.7, size, dtype=dtype).requires_grad_()
 
 
 def subject_of(function, x):
@@ -52,9 +49,9 @@ FUNCTIONS = {
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_without_numpy_the_answer_is_the_same(name, coverage, monkeypatch):
     options = {"coverage": coverage, "seed": 0, "contracts": ()}
-    with_numpy = check(FUNCTIONS[name], point(5), **options)
+    with_numpy = check(FUNCTIONS[name], ramp(5, high=1.7), **options)
     monkeypatch.setattr(small, "_numpy", lambda: None)
-    without = check(FUNCTIONS[name], point(5), **options)
+    without = check(FUNCTIONS[name], ramp(5, high=1.7), **options)
 
     assert (with_numpy.verdict, with_numpy.reason) == (without.verdict, without.reason)
     assert [finding.entries[0].index for finding in with_numpy.findings] == [
@@ -64,13 +61,15 @@ def test_without_numpy_the_answer_is_the_same(name, coverage, monkeypatch):
 
 
 def test_small_subjects_are_in_numpy_and_large_ones_are_not():
-    assert isinstance(for_the_engine(subject_of(torch.sin, point(5))), InNumpy)
-    assert isinstance(for_the_engine(subject_of(torch.sum, point(SMALL))), TorchSubject)
+    assert isinstance(for_the_engine(subject_of(torch.sin, ramp(5, high=1.7))), InNumpy)
+    assert isinstance(for_the_engine(subject_of(torch.sum, ramp(SMALL, high=1.7))), TorchSubject)
 
 
 def test_values_are_kept_when_the_function_writes_to_its_memory_again():
     memory = torch.zeros(3, dtype=torch.float64)
-    subject = InNumpy(subject_of(lambda x: x.sin() if torch.is_grad_enabled() else memory.copy_(x.sin()), point(3)))
+    subject = InNumpy(
+        subject_of(lambda x: x.sin() if torch.is_grad_enabled() else memory.copy_(x.sin()), ramp(3, high=1.7))
+    )
     direction = subject.direction(0, 1e-3, False)
     near = subject.evaluate(direction, 1.0)
     before = near.copy()
@@ -84,7 +83,7 @@ def test_numpy_warns_of_nothing_and_keeps_its_rules(coverage):
     with np.errstate(all="warn"), warnings.catch_warnings():
         warnings.simplefilter("error")
         rules = np.geterr()
-        check(lambda x: 1 / (x - 0.3), point(5), coverage=coverage, seed=0, contracts=())
+        check(lambda x: 1 / (x - 0.3), ramp(5, high=1.7), coverage=coverage, seed=0, contracts=())
 
         assert np.geterr() == rules
 
@@ -92,7 +91,7 @@ def test_numpy_warns_of_nothing_and_keeps_its_rules(coverage):
 @pytest.mark.parametrize("coverage", ["probe", "full"])
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_complex_numbers_beside_real_ones_lie_where_torch_can_read_them(order, coverage):
-    given = [point(1), torch.linspace(0.2, 1.1, 1, dtype=torch.complex128).requires_grad_()]
+    given = [ramp(1, high=1.7), torch.linspace(0.2, 1.1, 1, dtype=torch.complex128).requires_grad_()]
     chosen = [given[number] for number in order]
 
     def both(*tensors):

@@ -10,11 +10,7 @@ import torch
 from torch import Tensor
 
 from gradproof import check
-
-
-def _point(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 1) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(shape, dtype=dtype, generator=generator).requires_grad_()
+from support.points import point
 
 
 class _Cubes(torch.autograd.Function):
@@ -62,40 +58,34 @@ def _strided(x: Tensor) -> Tensor:
 
 
 RIGHT: dict[str, tuple[Callable[..., Any], Any]] = {
-    "a sine": (torch.sin, _point(4)),
-    "a product of matrices": (torch.matmul, (_point(3, 4), _point(4, 2, seed=2))),
-    "complex numbers": (lambda z: (z * z.conj(), z.exp()), _point(3, dtype=torch.complex128)),
-    "a real function of a complex number": (lambda z: z.abs(), _point(3, dtype=torch.complex128)),
-    "single precision": (lambda x: torch.softmax(x, -1).log(), _point(3, 5, dtype=torch.float32)),
-    "half precision": (lambda x: x * 2, _point(3, dtype=torch.float16)),
-    "numbers without dimensions": (lambda a, b: a * b.cos(), (_point(), _point(seed=2))),
-    "an input that is empty": (lambda a, b: (a.exp(), b.exp()), (_point(0, 3), _point(2, seed=2))),
-    "an input with gaps": (lambda x: x.exp(), _strided(_point(4))),
-    "a transposed input": (lambda x: x.sinh(), _point(3, 4).detach().T.requires_grad_()),
-    "an expanded result": (lambda x: x.expand(4, 3), _point(3)),
-    "results in a nest": (lambda x: {"a": x.sin(), "b": [x.cos(), None, 3]}, _point(3)),
-    "an input without influence": (lambda x, y: x.sin() + 0 * y.detach(), (_point(3), _point(3, seed=2))),
-    "rules of its own": (_Cubes.apply, (_point(3), _point(3, seed=2))),
-    "undefined gradients taken as they are": (_Frugal.apply, _point(3)),
+    "a sine": (torch.sin, point(4)),
+    "a product of matrices": (torch.matmul, (point(3, 4), point(4, 2, seed=2))),
+    "complex numbers": (lambda z: (z * z.conj(), z.exp()), point(3, dtype=torch.complex128)),
+    "a real function of a complex number": (lambda z: z.abs(), point(3, dtype=torch.complex128)),
+    "single precision": (lambda x: torch.softmax(x, -1).log(), point(3, 5, dtype=torch.float32)),
+    "half precision": (lambda x: x * 2, point(3, dtype=torch.float16)),
+    "numbers without dimensions": (lambda a, b: a * b.cos(), (point(), point(seed=2))),
+    "an input that is empty": (lambda a, b: (a.exp(), b.exp()), (point(0, 3), point(2, seed=2))),
+    "an input with gaps": (lambda x: x.exp(), _strided(point(4))),
+    "a transposed input": (lambda x: x.sinh(), point(3, 4).detach().T.requires_grad_()),
+    "an expanded result": (lambda x: x.expand(4, 3), point(3)),
+    "results in a nest": (lambda x: {"a": x.sin(), "b": [x.cos(), None, 3]}, point(3)),
+    "an input without influence": (lambda x, y: x.sin() + 0 * y.detach(), (point(3), point(3, seed=2))),
+    "rules of its own": (_Cubes.apply, (point(3), point(3, seed=2))),
+    "undefined gradients taken as they are": (_Frugal.apply, point(3)),
     "an embedding with sparse gradients": (
         lambda w: torch.nn.functional.embedding(torch.tensor([1, 0, 1]), w, sparse=True),
-        _point(4, 2),
+        point(4, 2),
     ),
-    "dropout": (lambda x: torch.nn.functional.dropout(x, 0.5), _point(20)),
+    "dropout": (lambda x: torch.nn.functional.dropout(x, 0.5), point(20)),
     "an infinite slope": (lambda x: x.sqrt(), torch.tensor([0.0, 1.0, 2.0], dtype=torch.float64).requires_grad_()),
-    "tiny numbers": (lambda x: x * 1e-40, _point(3, dtype=torch.float32)),
-    "large numbers": (lambda x: x * 1e37, _point(3, dtype=torch.float32)),
-    "a module": (torch.nn.LayerNorm(4, dtype=torch.float64), _point(3, 4)),
-    "batch statistics": (torch.nn.BatchNorm1d(3, dtype=torch.float64), _point(5, 3)),
-    "a sum with another order": (lambda x: x.sum(0).cumsum(-1).prod(), _point(7, 5, dtype=torch.float32)),
-    "a matrix exponential": (torch.matrix_exp, _point(4, 4)),
+    "tiny numbers": (lambda x: x * 1e-40, point(3, dtype=torch.float32)),
+    "large numbers": (lambda x: x * 1e37, point(3, dtype=torch.float32)),
+    "a module": (torch.nn.LayerNorm(4, dtype=torch.float64), point(3, 4)),
+    "batch statistics": (torch.nn.BatchNorm1d(3, dtype=torch.float64), point(5, 3)),
+    "a sum with another order": (lambda x: x.sum(0).cumsum(-1).prod(), point(7, 5, dtype=torch.float32)),
+    "a matrix exponential": (torch.matrix_exp, point(4, 4)),
 }
-
-
-@pytest.fixture
-def point() -> Callable[..., Tensor]:
-    """Random tensors that require grad."""
-    return _point
 
 
 @pytest.fixture(params=list(RIGHT))
@@ -122,15 +112,3 @@ def asked() -> Callable[..., list[Any]]:
         return [finding for finding in report.findings if finding.kind == name]
 
     return ask
-
-
-@pytest.fixture
-def ruled() -> Callable[..., Callable[..., Any]]:
-    """A Function from a forward and a backward: `ruled(forward, backward)` is its apply, with `ctx` first in both."""
-
-    def make(forward: Callable[..., Any], backward: Callable[..., Any], **others: Any) -> Callable[..., Any]:
-        members = {"forward": forward, "backward": backward, **others}
-        kind = type("Ruled", (torch.autograd.Function,), {name: staticmethod(rule) for name, rule in members.items()})
-        return kind.apply
-
-    return make

@@ -6,10 +6,8 @@ import pytest
 import torch
 
 from gradproof import check
-
-
-def identity(ctx, x):
-    return x.clone()
+from support.functions import identity, with_context
+from support.points import point
 
 
 def notes(function, inputs):
@@ -20,64 +18,64 @@ def test_right_functions_keep_it(asked, right):
     assert asked("attributes", *right) == []
 
 
-def test_a_backward_in_lower_precision_breaks_it(asked, point, ruled):
-    (finding,) = asked("attributes", ruled(identity, lambda ctx, g: g.float()), point(3))
+def test_a_backward_in_lower_precision_breaks_it(asked):
+    (finding,) = asked("attributes", with_context(identity, lambda ctx, g: g.float()), point(3))
 
     assert "Ruled" in finding.message
     assert "torch.float32" in finding.message
     assert "digits are lost" in finding.message
 
 
-def test_a_backward_in_lower_precision_in_the_midst_of_others_breaks_it(asked, point, ruled):
-    inner = ruled(identity, lambda ctx, g: g.float())
+def test_a_backward_in_lower_precision_in_the_midst_of_others_breaks_it(asked):
+    inner = with_context(identity, lambda ctx, g: g.float())
 
     assert asked("attributes", lambda x: inner(x.sin()).cos(), point(3))
 
 
-def test_a_complex_backward_in_lower_precision_breaks_it(asked, point, ruled):
-    narrow = ruled(identity, lambda ctx, g: g.to(torch.complex64))
+def test_a_complex_backward_in_lower_precision_breaks_it(asked):
+    narrow = with_context(identity, lambda ctx, g: g.to(torch.complex64))
 
     assert asked("attributes", narrow, point(3, dtype=torch.complex128))
 
 
-def test_higher_precision_is_worth_a_note(asked, point, ruled):
-    wide = ruled(identity, lambda ctx, g: g.double())
+def test_higher_precision_is_worth_a_note(asked):
+    wide = with_context(identity, lambda ctx, g: g.double())
 
     assert asked("attributes", wide, point(3, dtype=torch.float32)) == []
     assert "torch.float64" in notes(wide, point(3, dtype=torch.float32))
 
 
-def test_a_size_that_autograd_sums_is_worth_a_note(asked, point, ruled):
-    shifted = ruled(lambda ctx, x, b, scale: x + scale * b, lambda ctx, g: (g, 2.0 * g, None))
+def test_a_size_that_autograd_sums_is_worth_a_note(asked):
+    shifted = with_context(lambda ctx, x, b, scale: x + scale * b, lambda ctx, g: (g, 2.0 * g, None))
     inputs = (point(4, 3), point(3, seed=2))
 
     assert asked("attributes", lambda x, b: shifted(x, b, 2.0), inputs) == []
     assert "(4, 3)" in notes(lambda x, b: shifted(x, b, 2.0), inputs)
 
 
-def test_an_argument_that_is_no_tensor_is_not_taken_for_one(asked, point, ruled):
-    scaled = ruled(lambda ctx, factor, x: factor * x, lambda ctx, g: (None, 3.0 * g))
+def test_an_argument_that_is_no_tensor_is_not_taken_for_one(asked):
+    scaled = with_context(lambda ctx, factor, x: factor * x, lambda ctx, g: (None, 3.0 * g))
 
     assert asked("attributes", lambda x: scaled(3.0, x), point(3)) == []
     assert "autograd" not in notes(lambda x: scaled(3.0, x), point(3))
 
 
-def test_a_sparse_gradient_of_a_dense_input_is_worth_a_note(point):
+def test_a_sparse_gradient_of_a_dense_input_is_worth_a_note():
     looked_up = lambda w: torch.nn.functional.embedding(torch.tensor([1, 0]), w, sparse=True)  # noqa: E731  # a case
 
     assert "is COO, and the input strided" in notes(looked_up, point(4, 2))
 
 
 @pytest.mark.parametrize("once", [True, False])
-def test_a_function_that_is_differentiable_once_is_looked_into(asked, point, ruled, once):
+def test_a_function_that_is_differentiable_once_is_looked_into(asked, once):
     backward = lambda ctx, g: g.float()  # noqa: E731  # a case
     rule = torch.autograd.function.once_differentiable(backward) if once else backward
 
-    assert asked("attributes", ruled(identity, rule), point(3))
+    assert asked("attributes", with_context(identity, rule), point(3))
 
 
-def test_hooks_are_taken_off_again(point, ruled):
-    function, calls, made = ruled(identity, lambda ctx, g: g), [], []
+def test_hooks_are_taken_off_again():
+    function, calls, made = with_context(identity, lambda ctx, g: g), [], []
 
     def remembered(x):
         made.append(function(x))

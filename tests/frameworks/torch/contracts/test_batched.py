@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from gradproof import Verdict, check
+from support.functions import identity, with_context
+from support.points import point
 
 
 class Twice(torch.autograd.Function):
@@ -28,10 +30,6 @@ class Twice(torch.autograd.Function):
         return 2 * x.flip(0), 0
 
 
-def identity(ctx, x):
-    return x.clone()
-
-
 def doubled(ctx, x):
     return 2 * x
 
@@ -42,21 +40,21 @@ def test_right_functions_keep_it_or_say_that_they_cannot_be_asked(right):
     assert not [finding for finding in report.findings if finding.kind == "batched"]
 
 
-def test_right_functions_keep_it(asked, point):
+def test_right_functions_keep_it(asked):
     assert asked("batched", lambda x, y: (x @ y, x.sum()), (point(2, 3), point(3, 2, seed=2))) == []
     assert asked("batched", torch.sin, point()) == []
     assert asked("batched", lambda z: z.exp(), point(3, dtype=torch.complex128)) == []
     assert asked("batched", lambda x, y: x.sin(), (point(3), point(3, seed=2))) == []
 
 
-def test_a_wrong_rule_for_batches_breaks_it(asked, point, ruled):
-    (finding,) = asked("batched", ruled(doubled, lambda ctx, g: Twice.apply(g)), point(3))
+def test_a_wrong_rule_for_batches_breaks_it(asked):
+    (finding,) = asked("batched", with_context(doubled, lambda ctx, g: Twice.apply(g)), point(3))
 
     assert finding.argument == "inputs[0]"
     assert "vmap" in finding.message
 
 
-def test_a_backward_that_remembers_what_came_first_breaks_it(asked, point, ruled):
+def test_a_backward_that_remembers_what_came_first_breaks_it(asked):
     kept = {}
 
     def backward(ctx, g):
@@ -65,18 +63,18 @@ def test_a_backward_that_remembers_what_came_first_breaks_it(asked, point, ruled
         kept["first"] = g.clone()
         return g.clone()
 
-    assert asked("batched", ruled(identity, backward), point(3))
+    assert asked("batched", with_context(identity, backward), point(3))
 
 
-def test_a_backward_that_cannot_be_batched_is_worth_a_note(point, ruled):
-    report = check(ruled(identity, lambda ctx, g: g * (g.sum().item() * 0 + 1)), point(3), seed=0)
+def test_a_backward_that_cannot_be_batched_is_worth_a_note():
+    report = check(with_context(identity, lambda ctx, g: g * (g.sum().item() * 0 + 1)), point(3), seed=0)
 
     assert report.verdict is Verdict.PASS
     assert any("Contract 'batched': " in note for note in report.notes)
 
 
-def test_a_backward_that_cannot_be_batched_is_a_finding_where_it_was_asked_for(asked, point, ruled):
-    (finding,) = asked("batched", ruled(identity, lambda ctx, g: g * (g.sum().item() * 0 + 1)), point(3))
+def test_a_backward_that_cannot_be_batched_is_a_finding_where_it_was_asked_for(asked):
+    (finding,) = asked("batched", with_context(identity, lambda ctx, g: g * (g.sum().item() * 0 + 1)), point(3))
 
     assert "torch.func.vmap" in finding.message
 
@@ -102,7 +100,7 @@ def _square_by(rule, *, backward=lambda ctx, g: 2 * g * ctx.saved_tensors[0]):
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.complex128])
-def test_a_vmap_rule_that_is_right_keeps_it(asked, point, dtype):
+def test_a_vmap_rule_that_is_right_keeps_it(asked, dtype):
     def conjugated(ctx, g):
         return 2 * g * ctx.saved_tensors[0].conj()
 
@@ -112,27 +110,27 @@ def test_a_vmap_rule_that_is_right_keeps_it(asked, point, dtype):
     assert asked("batched", lambda x: square(x.sin()).sum(-1), point(2, 3, dtype=dtype)) == []
 
 
-def test_a_vmap_rule_with_other_values_breaks_it(asked, point):
+def test_a_vmap_rule_with_other_values_breaks_it(asked):
     (finding,) = asked("batched", _square_by(lambda apply, x, dimension: (3 * apply(x), dimension)), point(3))
 
     assert "output is another one than in a loop" in finding.message
     assert "vmap staticmethod of Square" in finding.hint
 
 
-def test_a_vmap_rule_with_another_gradient_breaks_it(asked, point):
+def test_a_vmap_rule_with_another_gradient_breaks_it(asked):
     square = _square_by(lambda apply, x, dimension: (apply(x).detach(), dimension))
     (finding,) = asked("batched", square, point(3))
 
     assert "gradient of torch.func.vmap of the function" in finding.message
 
 
-def test_a_vmap_rule_with_another_dimension_breaks_it(asked, point):
+def test_a_vmap_rule_with_another_dimension_breaks_it(asked):
     (finding,) = asked("batched", _square_by(lambda apply, x, dimension: (apply(x), 1)), point(3))
 
     assert "(2,) instead of (3,)" in finding.message
 
 
-def test_a_vmap_rule_of_a_function_that_cannot_be_batched_as_a_whole_keeps_it(asked, point):
+def test_a_vmap_rule_of_a_function_that_cannot_be_batched_as_a_whole_keeps_it(asked):
     square = _square_by(lambda apply, x, dimension: (apply(x), dimension))
 
     assert asked("batched", lambda x: square(x) * float(x.detach().sum()), point(3)) == []

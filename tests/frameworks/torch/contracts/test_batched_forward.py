@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 
 from gradproof import Verdict, check
+from support.functions import with_context
+from support.points import point
 
 
 class Twice(torch.autograd.Function):
@@ -49,43 +51,43 @@ def test_right_functions_keep_it_or_say_that_they_cannot_be_asked(right):
     assert not [finding for finding in report.findings if finding.kind == "batched-forward"]
 
 
-def test_right_functions_keep_it(asked, point):
+def test_right_functions_keep_it(asked):
     assert asked("batched-forward", lambda x, y: (x @ y, x.sum()), (point(2, 3), point(3, 2, seed=2))) == []
     assert asked("batched-forward", torch.sin, point()) == []
     assert asked("batched-forward", lambda z: z.exp(), point(3, dtype=torch.complex128)) == []
     assert asked("batched-forward", torch.nn.Linear(3, 2, dtype=torch.float64), point(4, 3)) == []
 
 
-def test_a_wrong_rule_for_batches_breaks_it(asked, point):
+def test_a_wrong_rule_for_batches_breaks_it(asked):
     (finding,) = asked("batched-forward", Twice.apply, point(3))
 
     assert "vmap" in finding.message
 
 
-def old_style(ruled):
+def old_style():
     """A Function that torch.func does not take: its forward saves for itself."""
-    return ruled(lambda ctx, x: 2 * x, lambda ctx, g: 2 * g, jvp=lambda ctx, dx: 2 * dx)
+    return with_context(lambda ctx, x: 2 * x, lambda ctx, g: 2 * g, jvp=lambda ctx, dx: 2 * dx)
 
 
-def test_a_function_that_cannot_be_batched_is_worth_a_note(point, ruled):
-    report = check(old_style(ruled), point(3), modes="forward", seed=0)
+def test_a_function_that_cannot_be_batched_is_worth_a_note():
+    report = check(old_style(), point(3), modes="forward", seed=0)
 
     assert report.verdict is Verdict.PASS
     assert any("Contract 'batched-forward': " in note for note in report.notes)
 
 
-def test_a_function_that_cannot_be_batched_is_a_finding_where_it_was_asked_for(asked, point, ruled):
-    (finding,) = asked("batched-forward", old_style(ruled), point(3))
+def test_a_function_that_cannot_be_batched_is_a_finding_where_it_was_asked_for(asked):
+    (finding,) = asked("batched-forward", old_style(), point(3))
 
     assert "setup_context" in finding.message
 
 
-def test_second_derivatives_are_left_alone(point):
+def test_second_derivatives_are_left_alone():
     report = check(torch.sin, point(3), modes="forward", order=2, contracts=("batched-forward",), seed=0)
 
     assert report.passed, str(report)
 
 
-def test_inputs_whose_entries_share_memory_keep_it(asked, point):
+def test_inputs_whose_entries_share_memory_keep_it(asked):
     for shared in (point(1, 3).detach().expand(4, 3), point(6).detach().unfold(0, 3, 1)):
         assert asked("batched-forward", lambda x: x * x.sum(), shared.requires_grad_()) == []

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-
-def identity(ctx, x):
-    return x.clone()
+from support.functions import identity, with_context
+from support.points import point
 
 
 def in_memory_order(g):
@@ -19,8 +18,8 @@ def test_right_functions_keep_it(asked, right):
     assert asked("contiguity", *right) == []
 
 
-def test_a_backward_that_views_what_comes_in_breaks_it(asked, point, ruled):
-    (finding,) = asked("contiguity", ruled(identity, lambda ctx, g: g.view(-1).view(g.shape)), point(3, 4))
+def test_a_backward_that_views_what_comes_in_breaks_it(asked):
+    (finding,) = asked("contiguity", with_context(identity, lambda ctx, g: g.view(-1).view(g.shape)), point(3, 4))
 
     assert "non-contiguous incoming gradient" in finding.message
     assert "RuntimeError" in finding.message
@@ -29,13 +28,15 @@ def test_a_backward_that_views_what_comes_in_breaks_it(asked, point, ruled):
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.complex128])
 @pytest.mark.parametrize("shape", [(5,), (3, 4), (2, 3, 2)])
-def test_a_backward_that_walks_through_memory_breaks_it(asked, point, ruled, shape, dtype):
-    (finding,) = asked("contiguity", ruled(identity, lambda ctx, g: in_memory_order(g)), point(*shape, dtype=dtype))
+def test_a_backward_that_walks_through_memory_breaks_it(asked, shape, dtype):
+    (finding,) = asked(
+        "contiguity", with_context(identity, lambda ctx, g: in_memory_order(g)), point(*shape, dtype=dtype)
+    )
 
     assert finding.argument == "inputs[0]"
 
 
-def test_a_backward_that_reads_its_input_through_memory_breaks_it(asked, point, ruled):
+def test_a_backward_that_reads_its_input_through_memory_breaks_it(asked):
     def forward(ctx, x):
         ctx.save_for_backward(x)
         return x.sin()
@@ -43,12 +44,12 @@ def test_a_backward_that_reads_its_input_through_memory_breaks_it(asked, point, 
     def backward(ctx, g):
         return g * in_memory_order(ctx.saved_tensors[0]).cos()
 
-    (finding,) = asked("contiguity", ruled(forward, backward), point(3, 4))
+    (finding,) = asked("contiguity", with_context(forward, backward), point(3, 4))
 
     assert "inputs of other strides" in finding.message
 
 
-def test_a_backward_that_raises_for_other_strides_breaks_it(asked, point, ruled):
+def test_a_backward_that_raises_for_other_strides_breaks_it(asked):
     def forward(ctx, x):
         ctx.save_for_backward(x)
         return x.sin()
@@ -57,20 +58,20 @@ def test_a_backward_that_raises_for_other_strides_breaks_it(asked, point, ruled)
         x = ctx.saved_tensors[0]
         return (g.reshape(-1) * x.view(-1).cos()).reshape(x.shape)
 
-    (finding,) = asked("contiguity", ruled(forward, backward), point(3, 4))
+    (finding,) = asked("contiguity", with_context(forward, backward), point(3, 4))
 
     assert "RuntimeError" in finding.message
 
 
-def test_a_forward_that_asks_for_contiguous_inputs_keeps_it(asked, point):
+def test_a_forward_that_asks_for_contiguous_inputs_keeps_it(asked):
     assert asked("contiguity", lambda x: x.view(-1).sin(), point(3, 4)) == []
 
 
-def test_a_forward_whose_value_depends_on_strides_is_not_compared(asked, point):
+def test_a_forward_whose_value_depends_on_strides_is_not_compared(asked):
     assert asked("contiguity", lambda x: x * x.stride(0), point(3, 4)) == []
 
 
-def test_a_gradient_that_is_all_rounding_keeps_it(asked, point):
+def test_a_gradient_that_is_all_rounding_keeps_it(asked):
     def normalised(x, bias):
         return torch.nn.functional.batch_norm(x + bias, None, None, training=True).pow(2)
 

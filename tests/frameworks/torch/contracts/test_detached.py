@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from gradproof import check
+from support.points import point
 
 
 def notes(function, inputs):
@@ -26,7 +27,7 @@ CUT = {
 
 
 @pytest.mark.parametrize("function", CUT.values(), ids=CUT)
-def test_a_path_that_is_cut_breaks_it(asked, point, function):
+def test_a_path_that_is_cut_breaks_it(asked, function):
     (finding,) = asked("detached", function, point(3))
 
     assert "No output requires grad" in finding.message
@@ -34,7 +35,7 @@ def test_a_path_that_is_cut_breaks_it(asked, point, function):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.complex128])
-def test_other_precisions_and_complex_numbers_are_seen(asked, point, dtype):
+def test_other_precisions_and_complex_numbers_are_seen(asked, dtype):
     assert asked("detached", lambda x: x.detach() * 2, point(3, dtype=dtype))
 
 
@@ -48,22 +49,22 @@ FLAT = {
 
 
 @pytest.mark.parametrize("function", FLAT.values(), ids=FLAT)
-def test_what_does_not_follow_the_input_keeps_it(asked, point, function):
+def test_what_does_not_follow_the_input_keeps_it(asked, function):
     assert asked("detached", function, point(3)) == []
 
 
-def test_a_cut_output_beside_a_connected_one_is_worth_a_note(asked, point):
+def test_a_cut_output_beside_a_connected_one_is_worth_a_note(asked):
     function = lambda x: {"loss": x.sin(), "statistic": x.detach().mean()}  # noqa: E731  # a case
 
     assert asked("detached", function, point(3)) == []
     assert "output['statistic']" in notes(function, point(3))
 
 
-def test_a_flat_output_beside_a_connected_one_is_not_worth_a_note(point):
+def test_a_flat_output_beside_a_connected_one_is_not_worth_a_note():
     assert "requires" not in notes(lambda x: (x.sin(), x.detach().sign(), x.argmax(), None), point(3))
 
 
-def test_a_function_that_raises_beside_the_point_is_not_blamed(asked, point):
+def test_a_function_that_raises_beside_the_point_is_not_blamed(asked):
     x = point(3)
 
     def particular(y):

@@ -6,14 +6,12 @@ import pytest
 import torch
 
 from gradproof import gradcheck
+from support.functions import identity, with_context
+from support.points import point
 
 
 def test_right_functions_keep_it(asked, right):
     assert asked("linear", *right) == []
-
-
-def identity(ctx, x):
-    return x.clone()
 
 
 SPOILT = {
@@ -30,40 +28,39 @@ SPOILT = {
 
 @pytest.mark.parametrize("backward", SPOILT.values(), ids=SPOILT)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_a_backward_that_is_not_linear_breaks_it(asked, point, ruled, backward, dtype):
-    (finding,) = asked("linear", ruled(identity, backward), point(4, dtype=dtype))
+def test_a_backward_that_is_not_linear_breaks_it(asked, backward, dtype):
+    (finding,) = asked("linear", with_context(identity, backward), point(4, dtype=dtype))
 
     assert finding.argument == "inputs[0]"
     assert "incoming gradient" in finding.message
 
 
-def test_the_message_says_what_comes_of_zeros(asked, point, ruled):
-    (finding,) = asked("linear", ruled(identity, lambda ctx, g: g + 0.25), point(3))
+def test_the_message_says_what_comes_of_zeros(asked):
+    (finding,) = asked("linear", with_context(identity, lambda ctx, g: g + 0.25), point(3))
 
     assert "zeros" in finding.message
     assert "0.25" in finding.message
     assert "does not depend on it" in finding.hint
 
 
-def test_one_input_of_several_is_named(asked, point, ruled):
-    product = ruled(lambda ctx, x, y: x + y, lambda ctx, g: (g, g.abs()))
+def test_one_input_of_several_is_named(asked):
+    product = with_context(lambda ctx, x, y: x + y, lambda ctx, g: (g, g.abs()))
     (finding,) = asked("linear", product, (point(3), point(3, seed=2)))
 
     assert finding.argument == "inputs[1]"
 
 
-def test_a_backward_of_complex_numbers_that_conjugates_what_comes_in_is_linear(asked, point):
+def test_a_backward_of_complex_numbers_that_conjugates_what_comes_in_is_linear(asked):
     assert asked("linear", lambda z: z.conj(), point(3, dtype=torch.complex128)) == []
 
 
-def test_an_answer_that_is_another_every_time_is_not_called_non_linear(asked, point, ruled):
-    noisy = ruled(identity, lambda ctx, g: g * (1 + torch.rand(g.shape, generator=NOISE, dtype=g.dtype) * 0.1))
+def test_an_answer_that_is_another_every_time_is_not_called_non_linear(asked):
+    noisy = with_context(identity, lambda ctx, g: g * (1 + torch.rand(g.shape, generator=NOISE, dtype=g.dtype) * 0.1))
 
     assert asked("linear", noisy, point(4)) == []
 
 
 NOISE = torch.Generator().manual_seed(0)
-
 
 HOMOGENEOUS = {
     "the largest entry alone": lambda g: torch.where(g.abs() == g.abs().max(), 2 * g, 0.0),
@@ -74,8 +71,8 @@ HOMOGENEOUS = {
 
 @pytest.mark.parametrize("size", [2, 5, 100])
 @pytest.mark.parametrize("name", HOMOGENEOUS)
-def test_a_rule_that_is_right_for_one_output_at_a_time_alone_breaks_it(asked, point, ruled, name, size):
-    function = ruled(lambda ctx, x: 2 * x, lambda ctx, g: HOMOGENEOUS[name](g))
+def test_a_rule_that_is_right_for_one_output_at_a_time_alone_breaks_it(asked, name, size):
+    function = with_context(lambda ctx, x: 2 * x, lambda ctx, g: HOMOGENEOUS[name](g))
     (finding,) = asked("linear", function, point(size), coverage="full")
 
     assert "The sum of two incoming gradients" in finding.message

@@ -8,6 +8,8 @@ import pytest
 import torch
 
 from gradproof import check
+from support.functions import with_context
+from support.points import point
 
 
 def identity(ctx, x):
@@ -19,9 +21,11 @@ def test_right_functions_keep_it(asked, right):
     assert asked("repeatable", *right) == []
 
 
-def test_a_backward_that_draws_random_numbers_breaks_it(asked, point, ruled):
+def test_a_backward_that_draws_random_numbers_breaks_it(asked):
     generator = torch.Generator().manual_seed(0)
-    jittered = ruled(identity, lambda ctx, g: g * (1 + 1e-3 * torch.rand(g.shape, generator=generator, dtype=g.dtype)))
+    jittered = with_context(
+        identity, lambda ctx, g: g * (1 + 1e-3 * torch.rand(g.shape, generator=generator, dtype=g.dtype))
+    )
     (finding,) = asked("repeatable", jittered, point(4))
 
     assert finding.argument == "inputs[0]"
@@ -29,36 +33,38 @@ def test_a_backward_that_draws_random_numbers_breaks_it(asked, point, ruled):
     assert "nondet_tol" in finding.hint
 
 
-def test_a_tolerance_allows_it(asked, point, ruled):
+def test_a_tolerance_allows_it(asked):
     generator = torch.Generator().manual_seed(0)
-    jittered = ruled(identity, lambda ctx, g: g * (1 + 1e-3 * torch.rand(g.shape, generator=generator, dtype=g.dtype)))
+    jittered = with_context(
+        identity, lambda ctx, g: g * (1 + 1e-3 * torch.rand(g.shape, generator=generator, dtype=g.dtype))
+    )
 
     assert asked("repeatable", jittered, point(4), nondet_tol=1e-2) == []
 
 
-def test_a_backward_that_overwrites_what_it_saved_breaks_it(asked, point, ruled):
+def test_a_backward_that_overwrites_what_it_saved_breaks_it(asked):
     def backward(ctx, g):
         (x,) = ctx.saved_tensors
         x.data.mul_(0.5)
         return g * x
 
-    assert asked("repeatable", ruled(identity, backward), point(4))
+    assert asked("repeatable", with_context(identity, backward), point(4))
 
 
-def test_a_gradient_of_nan_is_the_same_twice(asked, point, ruled):
-    assert asked("repeatable", ruled(identity, lambda ctx, g: g * torch.nan), point(3)) == []
+def test_a_gradient_of_nan_is_the_same_twice(asked):
+    assert asked("repeatable", with_context(identity, lambda ctx, g: g * torch.nan), point(3)) == []
 
 
-def test_a_backward_that_hands_out_the_same_memory_every_time_keeps_it(asked, point, ruled):
+def test_a_backward_that_hands_out_the_same_memory_every_time_keeps_it(asked):
     memory = torch.zeros(4, dtype=torch.float64)
 
-    assert asked("repeatable", ruled(identity, lambda ctx, g: memory.copy_(g)), point(4)) == []
-    assert asked("linear", ruled(identity, lambda ctx, g: memory.copy_(g)), point(4)) == []
+    assert asked("repeatable", with_context(identity, lambda ctx, g: memory.copy_(g)), point(4)) == []
+    assert asked("linear", with_context(identity, lambda ctx, g: memory.copy_(g)), point(4)) == []
 
 
-def test_a_difference_of_a_rounding_is_a_note_and_a_failure_where_it_is_asked_for_by_name(asked, point, ruled):
+def test_a_difference_of_a_rounding_is_a_note_and_a_failure_where_it_is_asked_for_by_name(asked):
     generator = torch.Generator().manual_seed(0)
-    reordered = ruled(
+    reordered = with_context(
         identity, lambda ctx, g: g * (1 + 2e-16 * torch.randint(-2, 3, g.shape, generator=generator, dtype=g.dtype))
     )
     report = check(reordered, point(50), seed=0)
@@ -70,9 +76,9 @@ def test_a_difference_of_a_rounding_is_a_note_and_a_failure_where_it_is_asked_fo
 
 @pytest.mark.parametrize("start", [0, 1])
 @pytest.mark.parametrize("size", [3, 4, 5])
-def test_a_backward_that_is_another_one_every_second_time_breaks_it_among_all_contracts(point, ruled, size, start):
+def test_a_backward_that_is_another_one_every_second_time_breaks_it_among_all_contracts(size, start):
     calls = itertools.count(start)
-    alternating = ruled(identity, lambda ctx, g: g * (1 + 1e-6 * (next(calls) % 2)))
+    alternating = with_context(identity, lambda ctx, g: g * (1 + 1e-6 * (next(calls) % 2)))
 
     report = check(alternating, point(size), seed=0)
 

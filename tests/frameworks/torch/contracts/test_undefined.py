@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from support.functions import with_context
+from support.points import point
+
 
 def pair(ctx, x):
     ctx.set_materialize_grads(False)
@@ -15,58 +18,60 @@ def test_right_functions_keep_it(asked, right):
     assert asked("undefined", *right) == []
 
 
-def test_a_backward_that_multiplies_none_breaks_it(asked, point, ruled):
-    (finding,) = asked("undefined", ruled(pair, lambda ctx, a, b: 2 * a + 3 * b), point(3))
+def test_a_backward_that_multiplies_none_breaks_it(asked):
+    (finding,) = asked("undefined", with_context(pair, lambda ctx, a, b: 2 * a + 3 * b), point(3))
 
     assert "TypeError" in finding.message
     assert "set_materialize_grads" in finding.hint
 
 
-def test_a_backward_that_copes_with_all_undefined_but_not_with_one_breaks_it(asked, point, ruled):
+def test_a_backward_that_copes_with_all_undefined_but_not_with_one_breaks_it(asked):
     def backward(ctx, a, b):
         if a is None and b is None:
             return None
         return 2 * a + 3 * b
 
-    (finding,) = asked("undefined", ruled(pair, backward), point(3))
+    (finding,) = asked("undefined", with_context(pair, backward), point(3))
 
     assert "output[0]" in finding.message
     assert "output[1]" not in finding.message
 
 
-def test_a_backward_that_drops_the_others_when_one_is_undefined_breaks_it(asked, point, ruled):
+def test_a_backward_that_drops_the_others_when_one_is_undefined_breaks_it(asked):
     def backward(ctx, a, b):
         return None if a is None or b is None else 2 * a + 3 * b
 
-    (finding,) = asked("undefined", ruled(pair, backward), point(3))
+    (finding,) = asked("undefined", with_context(pair, backward), point(3))
 
     assert finding.argument == "inputs[0]"
     assert "zeros" in finding.message
 
 
-def test_a_backward_that_makes_something_of_nothing_breaks_it(asked, point, ruled):
+def test_a_backward_that_makes_something_of_nothing_breaks_it(asked):
     def backward(ctx, a, b):
         return torch.ones(3, dtype=torch.float64) if a is None else 2 * a + (0 if b is None else 3 * b)
 
-    assert asked("undefined", ruled(pair, backward), point(3))
+    assert asked("undefined", with_context(pair, backward), point(3))
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
-def test_gradients_that_autograd_fills_with_zeros_keep_it(asked, point, ruled, dtype):
-    filled = ruled(lambda ctx, x: (2 * x, 3 * x), lambda ctx, a, b: 2 * a + 3 * b)
+def test_gradients_that_autograd_fills_with_zeros_keep_it(asked, dtype):
+    filled = with_context(lambda ctx, x: (2 * x, 3 * x), lambda ctx, a, b: 2 * a + 3 * b)
 
     assert asked("undefined", filled, point(3, dtype=dtype)) == []
 
 
-def test_many_outputs_cost_few_pullbacks(asked, point):
+def test_many_outputs_cost_few_pullbacks(asked):
     assert asked("undefined", lambda x: x.unbind(), point(30)) == []
 
 
-def test_of_many_outputs_a_few_are_named(asked, point, ruled):
+def test_of_many_outputs_a_few_are_named(asked):
     def many(ctx, x):
         ctx.set_materialize_grads(False)
         return tuple(k * x for k in range(1, 9))
 
-    (finding,) = asked("undefined", ruled(many, lambda ctx, *g: sum(k * h for k, h in enumerate(g, 1))), point(2))
+    (finding,) = asked(
+        "undefined", with_context(many, lambda ctx, *g: sum(k * h for k, h in enumerate(g, 1))), point(2)
+    )
 
     assert "and 4 more" in finding.message

@@ -4,11 +4,11 @@ import warnings
 
 import pytest
 import torch
-from sparse_tensors import EXAMPLES, example
 from torch.masked import masked_tensor
 
 from gradproof import Reason, Verdict, check
 from gradproof.frameworks.torch.layouts import index_tensors, stored_values, with_values
+from support.sparse_samples import EXAMPLES, example
 
 
 class Doubled(torch.autograd.Function):
@@ -83,8 +83,11 @@ def assert_unchanged(before, tensor):
     assert before == after
 
 
-@pytest.mark.parametrize("masked", [True, False])
-@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+@pytest.mark.parametrize(
+    ("function", "masked"),
+    [(function, True) for function in FUNCTIONS] + [(right, False), (wrong, False)],
+    ids=lambda each: getattr(each, "__name__", str(each)),
+)
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_a_sparse_input_is_as_it_was(name, function, masked):
     tensor = example(name).tensor.requires_grad_()

@@ -3,9 +3,10 @@
 import pytest
 import torch
 from hypothesis import given
-from sparse_tensors import EXAMPLES_OF_EACH, LAYOUTS, samples
 
 from gradproof.frameworks.torch.faults import fault_of
+from support.layouts import LAYOUTS
+from support.sparse_samples import EXAMPLES_OF_EACH, samples
 
 
 def coordinates(indices, values, shape, **options):

@@ -7,7 +7,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sparse_tensors import EXAMPLES, EXAMPLES_OF_EACH, LAYOUTS, Form, build, example, samples
 
 from gradproof.errors import InputError
 from gradproof.frameworks.torch.layouts import (
@@ -24,6 +23,8 @@ from gradproof.frameworks.torch.layouts import (
     unravelled,
     with_values,
 )
+from support.layouts import LAYOUTS
+from support.sparse_samples import EXAMPLES, EXAMPLES_OF_EACH, Form, build, example, samples
 
 
 def validated(tensor):

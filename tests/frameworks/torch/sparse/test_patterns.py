@@ -6,11 +6,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sparse_tensors import EXAMPLES, EXAMPLES_OF_EACH, LAYOUTS, Form, build, example, pairs, samples, samples_of
 
 from gradproof.engine.subject import DerivativeError
 from gradproof.frameworks.torch.layouts import grid_of, index_tensors, keys_of, stored_values, with_values
 from gradproof.frameworks.torch.patterns import Cells, entry_keys, merge, merged
+from support.layouts import LAYOUTS
+from support.sparse_samples import EXAMPLES, EXAMPLES_OF_EACH, Form, build, example, pairs, samples, samples_of
 
 PAIRS = list(itertools.product(LAYOUTS, LAYOUTS))
 
@@ -23,7 +24,7 @@ def indexed(dense, template):
 
 
 @pytest.mark.parametrize(("one", "other"), PAIRS)
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(data=st.data())
 def test_reading_across_layouts_is_indexing_the_dense_tensor(one, other, data):
     template, read = data.draw(pairs(one, other))
@@ -67,7 +68,7 @@ def test_the_index_of_an_entry_is_where_it_lies(template):
 
 
 @pytest.mark.parametrize(("one", "other"), PAIRS)
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(data=st.data())
 def test_what_is_stored_elsewhere_is_told_and_nothing_else(one, other, data):
     template, read = data.draw(pairs(one, other))

@@ -1,0 +1,150 @@
+"""Functions that change from call to call, or write to their inputs: inconclusive, with the reason."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gradproof import Reason, check
+from support.findings import assert_inconclusive
+from support.marks import double_and_single
+from support.points import point
+
+pytestmark = double_and_single
+
+
+def test_an_output_whose_shape_changes_beside_the_point_is_inconclusive(dtype):
+    x = torch.ones(3, dtype=dtype, requires_grad=True)
+
+    report = check(lambda x: x[x >= 1].sin(), x, seed=0)
+
+    assert_inconclusive(report, Reason.DOMAIN)
+    assert "changed from (3,)" in report.message
+
+
+def test_an_output_whose_shape_changes_with_every_call_is_inconclusive(dtype):
+    calls = []
+
+    def growing(x):
+        calls.append(None)
+        return x.sin().sum().expand(len(calls))
+
+    report = check(growing, point(4, dtype=dtype), seed=0)
+
+    assert_inconclusive(report, Reason.DOMAIN)
+    assert "changed from (1,)" in report.message
+
+
+def test_an_output_that_is_missing_at_times_is_inconclusive(dtype):
+    calls = []
+
+    def forgetful(x):
+        calls.append(None)
+        return (x.sin(), x.cos()) if len(calls) == 1 else (x.sin(), None)
+
+    assert_inconclusive(check(forgetful, point(4, dtype=dtype), seed=0), Reason.DOMAIN)
+
+
+def test_an_output_that_turns_complex_at_times_is_inconclusive(dtype):
+    calls = []
+
+    def turning(x):
+        calls.append(None)
+        return x.sin() if len(calls) == 1 else x.sin() + 0j
+
+    assert_inconclusive(check(turning, point(4, dtype=dtype), seed=0), Reason.DOMAIN)
+
+
+def _writes_through_data(x):
+    y = x.sin()
+    x.data.mul_(2)
+    return y
+
+
+def _writes_in_place(x):
+    with torch.no_grad():
+        x.add_(1)
+    return x.sin()
+
+
+def _replaces_its_data(x):
+    x.data = x.data * 2
+    return x.sin()
+
+
+def _replaces_its_data_by_less(x):
+    x.data = x.data[:2].clone()
+    return x.sin()
+
+
+@pytest.mark.parametrize(
+    "function", [_writes_through_data, _writes_in_place, _replaces_its_data, _replaces_its_data_by_less]
+)
+def test_a_function_that_writes_to_its_input_is_inconclusive(function, dtype):
+    x = point(4, dtype=dtype)
+    before = x.detach().clone()
+
+    report = check(function, x, seed=0)
+
+    assert_inconclusive(report, Reason.MUTATION)
+    assert "inputs[0]" in report.message
+    assert torch.equal(x, before)
+
+
+def test_a_function_that_writes_to_one_input_names_it(dtype):
+    def function(x, y):
+        y.data.zero_()
+        return x.sin() * y
+
+    assert_inconclusive(
+        check(function, (point(4, dtype=dtype), point(4, dtype=dtype)), seed=0),
+        "mutation: the function writes to inputs[1]",
+    )
+
+
+def test_an_in_place_operation_on_a_leaf_is_torchs_own_error_with_a_note(dtype):
+    with pytest.raises(RuntimeError, match="leaf") as raised:
+        check(lambda x: x.mul_(2), point(4, dtype=dtype))
+
+    assert raised.value.__notes__[0].startswith("gradproof: ")
+
+
+def test_an_in_place_operation_on_a_copy_passes(dtype):
+    assert check(lambda x: x.clone().mul_(2).sin_(), point(4, dtype=dtype), seed=0).passed
+
+
+def test_a_function_with_a_generator_of_its_own_is_inconclusive(dtype):
+    own = torch.Generator().manual_seed(0)
+
+    def noisy(x):
+        return x.sin() + torch.rand(x.shape, generator=own, dtype=x.dtype)
+
+    assert_inconclusive(check(noisy, point(4, dtype=dtype), seed=0), Reason.NONDETERMINISTIC)
+
+
+def test_a_function_with_a_random_factor_is_inconclusive(dtype):
+    own = torch.Generator().manual_seed(0)
+
+    def noisy(x):
+        return x.sin() * (1 + torch.rand(x.shape, generator=own, dtype=x.dtype))
+
+    assert_inconclusive(check(noisy, point(4, dtype=dtype), seed=0), Reason.NONDETERMINISTIC)
+
+
+def test_a_function_that_reseeds_by_itself_passes(dtype):
+    def seeded(x):
+        return x.sin() * torch.rand(x.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(
+            x.dtype
+        )
+
+    assert check(seeded, point(4, dtype=dtype), seed=0).passed
+
+
+def test_a_function_that_counts_its_calls_is_inconclusive(dtype):
+    calls = []
+
+    def counting(x):
+        calls.append(None)
+        return x.sin() + len(calls)
+
+    assert_inconclusive(check(counting, point(4, dtype=dtype), seed=0), Reason.NONDETERMINISTIC)

@@ -1,0 +1,97 @@
+"""Modules that a function can reach, by whatever way, keep their buffers."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+import torch
+from torch import nn
+
+from gradproof import check
+from support.points import point
+
+
+class Counting(torch.nn.Module):
+    """A module that writes to one buffer, and puts another one in the place of a second."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+        self.register_buffer("last", torch.zeros(3, dtype=torch.float64))
+        self.register_buffer("nothing", None)
+
+    def forward(self, x):
+        self.calls += 1
+        self.last = x.detach().clone()
+        return x.sin()
+
+
+@pytest.mark.parametrize("coverage", ["probe", "full"])
+@pytest.mark.parametrize(
+    "seen", [lambda module: lambda x: module(x), lambda module: module.forward], ids=["in a closure", "as self"]
+)
+def test_the_buffers_of_modules_that_a_function_can_see_stay_as_they_are(seen, coverage):
+    module = Counting()
+    calls, last = module.calls, module.last
+    x = torch.ones(3, dtype=torch.float64, requires_grad=True)
+
+    assert check(seen(module), (x,), coverage=coverage).passed
+
+    assert module.calls is calls
+    assert module.last is last
+    assert calls.item() == 0
+    assert last.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_the_running_statistics_of_a_captured_normalisation_stay_as_they_are():
+    norm = torch.nn.BatchNorm1d(3).double()
+    before = {name: tensor.clone() for name, tensor in norm.state_dict().items()}
+    x = torch.randn(5, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).requires_grad_()
+
+    assert check(lambda x: norm(x), (x,), order=2).passed
+
+    assert all(torch.equal(before[name], tensor) for name, tensor in norm.state_dict().items())
+    assert norm.num_batches_tracked == 0
+
+
+class Holder:
+    """Not a module, and has one."""
+
+    def __init__(self, module):
+        self.module = module
+
+    def run(self, x):
+        return self.module(x)
+
+
+REACHES = {
+    "in a list": lambda module: (lambda held: lambda x: held[0](x))([module]),
+    "in a dict": lambda module: (lambda held: lambda x: held["one"](x))({"one": module}),
+    "as a default": lambda module: lambda x, module=module: module(x),
+    "in a partial": lambda module: functools.partial(lambda module, x: module(x), module),
+    "as an attribute of self": lambda module: Holder(module).run,
+}
+
+
+@pytest.mark.parametrize("reach", REACHES)
+def test_the_buffers_of_modules_that_are_reached_in_other_ways_stay_as_they_are(reach):
+    module = Counting()
+
+    assert check(REACHES[reach](module), (torch.ones(3, dtype=torch.float64, requires_grad=True),)).passed
+
+    assert module.calls.item() == 0
+
+
+def test_a_lazy_module_that_a_function_can_see_is_no_obstacle():
+    lazy = nn.LazyBatchNorm1d(dtype=torch.float64)
+
+    assert check(lambda x: x.sin() if lazy.training else lazy(x), (point(4, 3),)).passed
+
+
+def test_buffers_that_were_made_in_inference_mode_are_no_obstacle():
+    with torch.inference_mode():
+        norm = nn.BatchNorm1d(3).double().eval()
+    norm.requires_grad_(False)
+
+    assert check(lambda x: norm.running_mean.sum().item() + x.sin(), (point(4, 3),)).passed

@@ -1,0 +1,1 @@
+"""Points, functions and sparse tensors that tests of several rooms share."""
