@@ -259,7 +259,9 @@ def test_many_reports_are_shown_in_a_line_each(gradproof, files):
     result = gradproof("report", *files * 3)
 
     assert len(result.output.splitlines()) == 6
-    assert result.output.splitlines()[1].startswith("INCONCLUSIVE  relu: kink: The slope of output[0] is 0 before inputs[0][0]")
+    assert result.output.splitlines()[1].startswith(
+        "INCONCLUSIVE  relu: kink: The slope of output[0] is 0 before inputs[0][0]"
+    )
 
 
 def test_the_worst_verdict_gives_the_code(gradproof, files):

@@ -17,7 +17,7 @@ def test_a_random_vector_has_magnitudes_between_one_half_and_one_times_its_size(
     vector = space_of(size).random(3, 0.5)
 
     assert vector.shape == (size,)
-    assert 0.25 - 1e-12 <= vector.abs().min()
+    assert vector.abs().min() >= 0.25 - 1e-12
     assert vector.abs().max() <= 0.5 + 1e-12
 
 
