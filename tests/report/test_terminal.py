@@ -145,13 +145,13 @@ def test_the_columns_of_a_fail_are_aligned():
         assert row[start] != " "
 
 
-def test_a_fail_says_what_it_looks_like_and_what_to_look_at():
+def test_a_fail_says_what_it_looks_like_and_gives_a_hint():
     text, (finding,) = str(a_fail()), a_fail().findings
     first = finding.diagnoses[0]
 
     assert field(text, "looks like") == f"factor: {first.message}"
     assert "2 times the right one in 30 of 40 entries, those in the first 30 of 40" in first.message
-    assert field(text, "look at") == first.hint
+    assert field(text, "hint") == first.hint
 
 
 def test_a_fail_without_a_pattern_says_where_to_compare():
@@ -159,7 +159,7 @@ def test_a_fail_without_a_pattern_says_where_to_compare():
     text = str(report)
 
     assert "looks like" not in text
-    assert field(text, "look at") == report.findings[0].hint
+    assert field(text, "hint") == report.findings[0].hint
 
 
 def test_a_fail_that_looks_like_several_things_names_the_others_with_their_fit():
