@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from gradproof.engine.estimators.steps import first_step
 from gradproof.engine.results import Verdict
 from gradproof.engine.subject import DerivativeError
+from support.difficulties import Fickle
 from support.engine import in_every_precision, is_verified_on_segments, judged
 from support.numpy_subject import NumpySubject, elementwise, hashed, ideally
 
@@ -64,17 +65,6 @@ def test_a_failure_rests_on_two_readings_that_disagree():
     judgement = judged(sine(wrong=0.1))
 
     assert [reading.agrees for reading in judgement.readings] == [False, False]
-
-
-class Fickle:
-    """A gradient that is wrong for the first few incoming gradients and right afterwards."""
-
-    def __init__(self, wrong_calls):
-        self.wrong_calls = wrong_calls
-
-    def __call__(self, x, u):
-        self.wrong_calls -= 1
-        return np.cos(x) * u * (2 if self.wrong_calls >= 0 else 1)
 
 
 def test_a_disagreement_along_one_direction_of_three_is_not_called_wrong(explained):

@@ -114,7 +114,8 @@ def _signed(seed, size):
 
 
 def elementwise(value, slope, point, *, dtype=np.float64, **options):
-    """A subject whose every output depends on its own input alone: value(x), with the claim slope(x)."""
+    """A subject whose every output depends on its own input alone: value(x), with the claim slope(x) in both modes."""
+    options = {"tangent": lambda x, v: slope(x) * v} | options
     return NumpySubject(value, lambda x, u: slope(x) * u, point, dtype=dtype, **options)
 
 

@@ -1,4 +1,4 @@
-"""What rounding leaves of larger numbers is told from what is there."""
+"""Values that are the remainder of larger numbers are told from values that are small."""
 
 import itertools
 
@@ -6,14 +6,10 @@ import numpy as np
 import pytest
 
 from gradproof.engine.explanations.conditioning import is_cancelled
+from support.difficulties import leftover
 from support.numpy_subject import elementwise
 
 POINTS = np.array([1.3, -0.7, 2.9])
-
-
-def leftover(x):
-    """Zero but for rounding: the same number by two ways."""
-    return (x * 3.7 + x * 1.1) - x * 4.8
 
 
 def drawn():
@@ -23,7 +19,7 @@ def drawn():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_is_left_of_larger_numbers_is_debris(seed):
+def test_what_is_left_of_larger_numbers_is_cancelled(seed):
     assert is_cancelled(elementwise(leftover, leftover, POINTS), seed)
 
 

@@ -11,6 +11,7 @@ from gradproof.engine.explanations.domain import all_undefined
 from gradproof.engine.options import Probing
 from gradproof.engine.probing import ask
 from gradproof.engine.results import Reason, Verdict
+from support.difficulties import logistic
 from support.engine import either_coverage, is_verified_on_segments, judged
 from support.engine import reason_of as reason
 from support.numpy_subject import NumpySubject, elementwise, hashed
@@ -205,23 +206,6 @@ def test_a_rough_function_that_is_claimed_to_be_constant_is_judged():
     subject = elementwise(lambda x: 100 * x + 1e-3 * hashed(x), lambda x: 0 * x, points)
 
     assert judged(subject).verdict is Verdict.FAIL
-
-
-def logistic(times):
-    """A chaotic map and its derivative, which doubles with every iteration on average."""
-
-    def values(x):
-        for _ in range(times):
-            x = 4 * x * (1 - x)
-        return x
-
-    def slope(x):
-        product = np.ones_like(x)
-        for _ in range(times):
-            product, x = product * (4 - 8 * x), 4 * x * (1 - x)
-        return product
-
-    return values, slope
 
 
 @pytest.mark.parametrize("frequency", [1e10, 1e11, 1e12, 1e13, 1e15])

@@ -6,31 +6,11 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from gradproof.engine.results import Verdict
+from support.difficulties import rounded, rounding_inside
 from support.engine import either_coverage, is_verified_on_segments, judged, seeds
 from support.numpy_subject import NumpySubject
 
 thoroughly = settings(max_examples=40, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate])
-
-
-def rounded(x, digits):
-    """To so many binary digits, as a cast does whose exponents reach far enough."""
-    mantissa, exponent = np.frexp(x)
-    return np.ldexp(np.round(mantissa * 2.0**digits), exponent - digits)
-
-
-def rounding_inside(point, digits, factor=1.0):
-    """A·sin(x + 0.3) of rounded inputs, of which one derivative is off by a factor."""
-    matrix = np.random.default_rng(5).uniform(0.4, 1.2, (6, point.size))
-
-    def function(x):
-        return matrix @ np.sin(rounded(x, digits) + 0.3)
-
-    def gradient(x, incoming):
-        found = np.cos(x + 0.3) * (matrix.T @ incoming)
-        found[1] *= factor
-        return found
-
-    return NumpySubject(function, gradient, point)
 
 
 @either_coverage

@@ -9,36 +9,15 @@ from gradproof.engine.contraction import Claim, Contraction
 from gradproof.engine.estimators.ladder import Ladder
 from gradproof.engine.explanations.comparison import Comparison, Kind
 from gradproof.engine.explanations.nondifferentiable import Ties
-from gradproof.engine.jacobian.cover import judge_fully
-from gradproof.engine.judging import judge
 from gradproof.engine.options import Probing
 from gradproof.engine.probe import Probe
 from gradproof.engine.results import Entry, Verdict
 from gradproof.engine.subject import Step
-from gradproof.engine.views import in_mode
+from support.difficulties import median_beside_a_sine
+from support.engine import both_modes, either_coverage, judged, seeds
 from support.numpy_subject import NumpySubject
 
 thoroughly = settings(max_examples=15, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate])
-seeds = st.integers(0, 99_999)
-both_modes = pytest.mark.parametrize("mode", ["reverse", "forward"])
-either_coverage = pytest.mark.parametrize("coverage", [judge, judge_fully])
-
-
-def median_beside_a_sine(point, error=0.0, last_error=0.0):
-    """A median and a smooth term of the same inputs; the error is of all slopes, or of the last one."""
-    point = np.asarray(point)
-    first = 2.0 * (np.arange(point.size) == np.argmax(point == np.median(point)))
-    slopes = first + np.cos(point) + error
-    slopes[-1] += last_error
-
-    def function(x):
-        return np.atleast_1d(2 * np.median(x) + np.sin(x).sum())
-
-    return NumpySubject(function, lambda x, u: u @ slopes[None], point, tangent=lambda x, v: slopes[None] @ v)
-
-
-def judged(subject, coverage, mode="reverse", seed=0):
-    return coverage(in_mode(subject, mode), probes=1, seed=seed, options=Probing())
 
 
 def tied(subject, coordinate, error, seed=0):
@@ -60,7 +39,7 @@ def tied(subject, coordinate, error, seed=0):
 @pytest.mark.parametrize("count", [3, 5, 21, 99])
 @thoroughly
 @given(seed=seeds)
-def test_an_input_that_ties_is_known_by_what_it_does_in_company(count, seed):
+def test_an_input_that_ties_is_known_by_what_it_does_together_with_others(count, seed):
     subject = median_beside_a_sine([*np.ones(count), 0.3, 1.7])
 
     assert tied(subject, 1, 2.0, seed)
@@ -86,7 +65,7 @@ def test_inputs_that_depend_on_each_other_by_curvature_do_not_tie(seed, bend, er
 def test_a_median_of_ties_beside_a_smooth_term_is_not_called_wrong(coverage, mode, count, seed):
     subject = median_beside_a_sine([*np.ones(count), 0.3, 1.7])
 
-    assert judged(subject, coverage, mode, seed).verdict is not Verdict.FAIL
+    assert judged(subject, seed, coverage=coverage, mode=mode).verdict is not Verdict.FAIL
 
 
 @either_coverage
@@ -96,7 +75,7 @@ def test_a_median_of_ties_beside_a_smooth_term_is_not_called_wrong(coverage, mod
 def test_a_wrong_entry_is_found_beside_inputs_that_tie(coverage, mode, seed):
     subject = median_beside_a_sine([1.0, 1.0, 1.0, 0.3, 1.7], last_error=0.3)
 
-    judgement = judged(subject, coverage, mode, seed)
+    judgement = judged(subject, seed, coverage=coverage, mode=mode)
 
     assert judgement.verdict is Verdict.FAIL
     assert [entry.index for entry in judgement.entries] == [(4,)]
@@ -108,4 +87,4 @@ def test_a_wrong_entry_is_found_beside_inputs_that_tie(coverage, mode, seed):
 def test_an_error_in_all_entries_is_found_where_only_two_inputs_are_equal(coverage, mode, error):
     subject = median_beside_a_sine([0.3, 0.3, 0.8, 1.7, 1.9], error=error)
 
-    assert judged(subject, coverage, mode).verdict is Verdict.FAIL
+    assert judged(subject, coverage=coverage, mode=mode).verdict is Verdict.FAIL

@@ -1,17 +1,13 @@
-"""Stairs: a gradient of zero is theirs, and not that of what they stand for. Neither is called wrong."""
+"""Quantised values: their gradient is zero, that of the function they approximate is not. Neither is called wrong."""
 
 import numpy as np
 import pytest
 
 from gradproof.engine.explanations.quantisation import ZERO_GRADIENT, cast_of, has_zero_gradient_of_a_cast
-from gradproof.engine.jacobian.cover import judge_fully
-from gradproof.engine.judging import judge
-from gradproof.engine.options import Probing
 from gradproof.engine.results import Verdict
 from gradproof.engine.subject import Step
+from support.engine import either_coverage, judged
 from support.numpy_subject import elementwise
-
-every_judge = pytest.mark.parametrize("ask", [judge, judge_fully], ids=["probe", "full"])
 
 
 def points(seed, size=4):
@@ -22,49 +18,45 @@ def claimed_to_be(slope, function, seed):
     return elementwise(function, lambda x: slope + 0 * x, points(seed))
 
 
-def judged(ask, subject, seed=0):
-    return ask(subject, probes=1, seed=seed, options=Probing())
-
-
 CASTS = {"half": lambda x: x.astype(np.float16).astype(float), "single": lambda x: x.astype(np.float32).astype(float)}
 
 
-@every_judge
+@either_coverage
 @pytest.mark.parametrize("seed", range(8))
-def test_a_gradient_of_zero_of_values_that_are_cast_is_not_called_wrong_and_a_pass_has_a_note(ask, seed):
-    judgement = judged(ask, claimed_to_be(0.0, CASTS["half"], seed), seed)
+def test_a_gradient_of_zero_of_values_that_are_cast_is_not_called_wrong_and_a_pass_has_a_note(coverage, seed):
+    judgement = judged(claimed_to_be(0.0, CASTS["half"], seed), seed, coverage=coverage)
 
     assert judgement.verdict is not Verdict.FAIL
     assert judgement.verdict is Verdict.INCONCLUSIVE or ZERO_GRADIENT in judgement.notes
 
 
-@every_judge
+@either_coverage
 @pytest.mark.parametrize("steps", [2**7, 2**10, 2**12, 2**14])
-def test_a_gradient_of_zero_of_a_quantiser_is_never_called_wrong(ask, steps):
+def test_a_gradient_of_zero_of_a_quantiser_is_never_called_wrong(coverage, steps):
     def quantised(x):
         return np.round(x * steps) / steps
 
-    verdicts = [judged(ask, claimed_to_be(0.0, quantised, seed), seed).verdict for seed in range(25)]
+    verdicts = [judged(claimed_to_be(0.0, quantised, seed), seed, coverage=coverage).verdict for seed in range(25)]
 
     assert Verdict.FAIL not in verdicts
 
 
-@every_judge
+@either_coverage
 @pytest.mark.parametrize("offset", [0.0, 1e3, 1e6])
-def test_a_gradient_of_zero_of_smooth_values_fails_whatever_they_are_added_to(ask, offset):
-    judgement = judged(ask, claimed_to_be(0.0, lambda x: offset + np.sin(x), 0))
+def test_a_gradient_of_zero_of_smooth_values_fails_whatever_they_are_added_to(coverage, offset):
+    judgement = judged(claimed_to_be(0.0, lambda x: offset + np.sin(x), 0), coverage=coverage)
 
     assert judgement.verdict is Verdict.FAIL
 
 
-@every_judge
+@either_coverage
 @pytest.mark.parametrize(
-    "still",
+    "constant",
     [lambda x: 0 * x + 0.3, np.sign, np.round, lambda x: np.maximum(x - 100, 0), lambda x: 0 * x + np.pi],
     ids=["a constant", "a sign", "whole numbers", "a dead region", "an irrational constant"],
 )
-def test_a_gradient_of_zero_of_values_that_stand_still_passes_without_a_note(ask, still):
-    judgement = judged(ask, claimed_to_be(0.0, still, 0))
+def test_a_gradient_of_zero_of_constant_values_passes_without_a_note(coverage, constant):
+    judgement = judged(claimed_to_be(0.0, constant, 0), coverage=coverage)
 
     assert judgement.verdict is Verdict.PASS
     assert ZERO_GRADIENT not in judgement.notes
@@ -76,8 +68,8 @@ def test_a_cast_shows_in_the_values(name):
     assert not cast_of(claimed_to_be(0.0, np.sin, 0))
 
 
-def test_stairs_rise_evenly_to_both_sides_and_a_ramp_to_one():
-    stairs, ramp = claimed_to_be(0.0, CASTS["half"], 0), claimed_to_be(0.0, lambda x: np.maximum(x, x[:1] * 0 + 3), 0)
+def test_cast_values_rise_evenly_to_both_sides_and_a_ramp_to_one():
+    cast, ramp = claimed_to_be(0.0, CASTS["half"], 0), claimed_to_be(0.0, lambda x: np.maximum(x, x[:1] * 0 + 3), 0)
 
-    assert has_zero_gradient_of_a_cast(stairs, stairs.direction(0, Step(3e-6)))
+    assert has_zero_gradient_of_a_cast(cast, cast.direction(0, Step(3e-6)))
     assert not has_zero_gradient_of_a_cast(ramp, ramp.direction(0, Step(3e-6)))

@@ -1,4 +1,4 @@
-"""What is plain at second sight: gross errors and kinks are told in few evaluations, and nothing else is mistaken."""
+"""Confirmation: gross errors and kinks are told in few evaluations, and nothing else is mistaken for one."""
 
 import math
 
@@ -7,34 +7,19 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from gradproof.engine.jacobian.cover import judge_fully
-from gradproof.engine.options import Probing
 from gradproof.engine.results import Verdict
-from gradproof.engine.views import in_mode
-from support.numpy_subject import NumpySubject, hashed
+from support.difficulties import rounded
+from support.engine import both_modes, claiming, judged_fully, seeds
+from support.numpy_subject import hashed
 
 thoroughly = settings(max_examples=15, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate])
-seeds = st.integers(0, 99_999)
-both_modes = pytest.mark.parametrize("mode", ["reverse", "forward"])
 CARE = 100  # evaluations that a single column takes where it is judged with all care, and more
 
 
-def claiming(function, jacobian, point, **options):
-    """A function whose Jacobian at the point is said to be this matrix."""
-    jacobian = np.atleast_2d(jacobian)
-    return NumpySubject(
-        function, lambda x, u: u @ jacobian, np.asarray(point), tangent=lambda x, v: jacobian @ v, **options
-    )
-
-
-def judged(subject, mode="reverse", seed=0, **options):
-    return judge_fully(in_mode(subject, mode), probes=1, seed=seed, options=Probing(**options))
-
-
-def bending(size, seed, rounded=lambda x: x):
+def bending(size, seed, rounding=lambda x: x):
     """A dense function that bends everywhere, with its Jacobian at the point."""
     draw = np.random.default_rng(seed)
-    matrix, point = draw.normal(size=(size, size)), rounded(draw.uniform(0.3, 1.0, size))
+    matrix, point = draw.normal(size=(size, size)), rounding(draw.uniform(0.3, 1.0, size))
     return (lambda x: np.sin(matrix @ x)), np.cos(matrix @ point)[:, None] * matrix, point
 
 
@@ -42,16 +27,15 @@ def bending(size, seed, rounded=lambda x: x):
 
 
 @both_modes
-@pytest.mark.parametrize("factor", [-1.0, 0.0, 0.5, 1.2, 2.0])
-@thoroughly
-@given(seed=seeds, column=st.integers(0, 7))
-def test_a_gross_error_is_found_in_few_evaluations(mode, factor, seed, column):
+@settings(thoroughly, max_examples=40)
+@given(seed=seeds, column=st.integers(0, 7), factor=st.sampled_from([-1.0, 0.0, 0.5, 1.2, 2.0]))
+def test_a_gross_error_is_found_in_few_evaluations(mode, seed, column, factor):
     function, right, point = bending(8, seed)
     wrong = 1.0 * right
     wrong[:, column] *= factor
     subject = claiming(function, wrong, point)
 
-    judgement = judged(subject, mode)
+    judgement = judged_fully(subject, mode)
 
     assert judgement.verdict is Verdict.FAIL
     assert {entry.index[0] for entry in judgement.entries} == {column}
@@ -62,7 +46,7 @@ def test_every_wrong_entry_that_is_shown_takes_ten_evaluations_beyond_the_first_
     function, right, point = bending(12, 0)
     subject = claiming(function, 0 * right, point)
 
-    assert judged(subject).verdict is Verdict.FAIL
+    assert judged_fully(subject).verdict is Verdict.FAIL
     assert subject.evaluations <= 2 * 12 + 10 * 12 + 10
 
 
@@ -72,7 +56,7 @@ def test_every_wrong_entry_that_is_shown_takes_ten_evaluations_beyond_the_first_
 def test_a_slope_is_told_with_an_honest_bar(mode, seed):
     function, right, point = bending(6, seed)
 
-    judgement = judged(claiming(function, -right, point), mode, seed)
+    judgement = judged_fully(claiming(function, -right, point), mode, seed)
 
     for entry in judgement.entries:
         assert abs(entry.numerical - right[entry.output.index[0], entry.index[0]]) <= entry.bar
@@ -85,7 +69,7 @@ def test_every_argument_that_is_plainly_wrong_is_named(mode):
     wrong = right * np.array([1, 1, -1, 1, 2, 1.0])
     subject = claiming(function, wrong, point, parts={"a": 2, "b": 2, "c": 2})
 
-    assert [finding.argument for finding in judged(subject, mode).findings] in (["b", "c"], ["c", "b"])
+    assert [finding.argument for finding in judged_fully(subject, mode).findings] in (["b", "c"], ["c", "b"])
 
 
 @both_modes
@@ -94,7 +78,7 @@ def test_a_slight_error_in_another_argument_is_not_forgotten(mode):
     wrong = right * np.array([1, 1, -1, 1, 1.001, 1.0])
     subject = claiming(function, wrong, point, parts={"a": 2, "b": 2, "c": 2})
 
-    assert {finding.argument for finding in judged(subject, mode).findings} == {"b", "c"}
+    assert {finding.argument for finding in judged_fully(subject, mode).findings} == {"b", "c"}
 
 
 @both_modes
@@ -103,7 +87,7 @@ def test_a_constant_that_is_claimed_to_move_is_wrong(mode, size):
     point = np.linspace(0.3, 1.1, size)
     moves = np.arange(size) != 1
 
-    judgement = judged(claiming(lambda x: np.where(moves, x, 0.7), np.eye(size), point), mode)
+    judgement = judged_fully(claiming(lambda x: np.where(moves, x, 0.7), np.eye(size), point), mode)
 
     assert judgement.verdict is Verdict.FAIL
     assert [(entry.index[0], entry.numerical) for entry in judgement.entries] == [(1, 0.0)]
@@ -112,7 +96,7 @@ def test_a_constant_that_is_claimed_to_move_is_wrong(mode, size):
 def test_the_readings_of_a_gross_error_are_a_taylor_test_that_falls_with_the_step():
     function, right, point = bending(4, 0)
 
-    (reading, *_) = judged(claiming(function, -right, point)).readings
+    (reading, *_) = judged_fully(claiming(function, -right, point)).readings
 
     assert not reading.agrees
     steps, left = ([getattr(point, name) for point in reading.steps] for name in ("step", "remainder"))
@@ -121,10 +105,10 @@ def test_the_readings_of_a_gross_error_are_a_taylor_test_that_falls_with_the_ste
 
 
 @pytest.mark.parametrize("tolerated", [{"rtol": 2.5}, {"atol": 100.0}])
-def test_a_gross_error_that_is_forgiven_passes(tolerated):
+def test_a_gross_error_that_is_tolerated_passes(tolerated):
     function, right, point = bending(4, 0)
 
-    assert judged(claiming(function, -right, point), **tolerated).verdict is Verdict.PASS
+    assert judged_fully(claiming(function, -right, point), **tolerated).verdict is Verdict.PASS
 
 
 def test_the_whole_jacobian_is_known_then():
@@ -132,16 +116,16 @@ def test_the_whole_jacobian_is_known_then():
     wrong = 1.0 * right
     wrong[2, 3] += 1.0
 
-    measured = judged(claiming(function, wrong, point)).measured
+    measured = judged_fully(claiming(function, wrong, point)).measured
 
     assert (abs(measured.slopes - right) <= measured.bars + 1e-9 * abs(right)).all()
     assert measured.bars.max() < 1e-6 * abs(right).max()
 
 
 BESIDE = {  # functions of three equal inputs, each with its slope
-    "a cast": (lambda x: 1.37 * cast(8)(x), 1.37),
+    "a cast": (lambda x: 1.37 * rounded(x, 8), 1.37),
     "large numbers": (lambda x: (x + 1e12) - 1e12, 1.0),
-    "a ripple": (lambda x: x + np.sin(1e6 * x) / 1e6, 1 + math.cos(5e5)),
+    "an oscillation": (lambda x: x + np.sin(1e6 * x) / 1e6, 1 + math.cos(5e5)),
     "a tie": (np.sort, 1.0),
     "a slight kink": (lambda x: np.maximum(x, 0.85 * x + 0.075), 0.85),
 }
@@ -154,7 +138,7 @@ def test_no_right_entry_is_listed_beside_a_wrong_one(mode, beside, slope):
         return np.concatenate([1e3 * x[:1], beside(x[1:])])
 
     subject = claiming(function, np.diag([500.0, slope, slope, slope]), np.array([0.7, 0.5, 0.5, 0.5]))
-    judgement = judged(subject, mode)
+    judgement = judged_fully(subject, mode)
 
     assert judgement.verdict is Verdict.FAIL
     assert [entry.index[0] for entry in judgement.entries] == [0]
@@ -169,7 +153,7 @@ def test_a_slope_beside_a_kink_is_told_with_an_honest_bar(mode, distance):
         return x + 0.2 * np.maximum(x - point - distance, 0.0)
 
     for seed in range(5):
-        judgement = judged(claiming(function, 2 * np.eye(2), point), mode, seed)
+        judgement = judged_fully(claiming(function, 2 * np.eye(2), point), mode, seed)
         assert judgement.verdict is Verdict.FAIL
         assert all(abs(entry.numerical - 1) <= entry.bar < 0.1 for entry in judgement.entries)
 
@@ -183,58 +167,47 @@ def test_a_function_that_changes_below_all_steps_is_not_plainly_anything_else(mo
     def verdict(seed):
         point = np.random.default_rng(seed).uniform(0.3, 1.0, 3)
         slopes = np.diag(frequency * np.cos(frequency * point))
-        return judged(claiming(lambda x: np.sin(frequency * x), slopes, point), mode, seed).verdict
+        return judged_fully(claiming(lambda x: np.sin(frequency * x), slopes, point), mode, seed).verdict
 
-    assert not [seed for seed in range(20) if verdict(seed) is Verdict.FAIL]
-
-
-def cast(digits):
-    """A function that rounds to so many binary digits."""
-
-    def rounded(x):
-        part, power = np.frexp(x)
-        return np.ldexp(np.round(part * 2.0**digits), power - digits)
-
-    return rounded
+    assert not [seed for seed in range(8) if verdict(seed) is Verdict.FAIL]
 
 
 @both_modes
-@pytest.mark.parametrize("digits", [8, 11, 24])
-@pytest.mark.parametrize("scale", [1.0, 0.37])
-@thoroughly
-@given(seed=seeds)
-def test_a_slope_that_a_cast_hides_is_not_plainly_wrong(mode, digits, scale, seed):
-    rounded = cast(digits)
-    function, right, point = bending(8, seed, rounded)
+@settings(thoroughly, max_examples=40)
+@given(seed=seeds, digits=st.sampled_from([8, 11, 24]), scale=st.sampled_from([1.0, 0.37]))
+def test_a_slope_that_a_cast_hides_is_not_plainly_wrong(mode, seed, digits, scale):
+    function, right, point = bending(8, seed, lambda x: rounded(x, digits))
 
-    inside = claiming(lambda x: function(rounded(x)), right, point)
-    outside = claiming(lambda x: scale * rounded(1 + 0.1 * function(x)), scale * 0.1 * right, point)
+    inside = claiming(lambda x: function(rounded(x, digits)), right, point)
+    outside = claiming(lambda x: scale * rounded(1 + 0.1 * function(x), digits), scale * 0.1 * right, point)
 
-    assert judged(inside, mode, seed).verdict is not Verdict.FAIL
-    assert judged(outside, mode, seed).verdict is not Verdict.FAIL
+    assert judged_fully(inside, mode, seed).verdict is not Verdict.FAIL
+    assert judged_fully(outside, mode, seed).verdict is not Verdict.FAIL
 
 
 @both_modes
-@pytest.mark.parametrize("size", [9, 40, 100])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("size", [9, 100])
+@pytest.mark.parametrize("seed", range(4))
 def test_inputs_that_tie_are_not_plainly_wrong(mode, size, seed):
     point = np.random.default_rng(seed).integers(0, 4, size) + 1.0
     order = np.argsort(point, kind="stable")
 
-    assert judged(claiming(np.sort, np.eye(size)[order], point), mode, seed).verdict is not Verdict.FAIL
+    assert judged_fully(claiming(np.sort, np.eye(size)[order], point), mode, seed).verdict is not Verdict.FAIL
 
 
 @both_modes
-@pytest.mark.parametrize("values", [[0.2, 1, 1, 1, 1.7], [0.2, 0.2, 1, 1, 1, 1, 1.7], [0.2, 1, 1, 1, 1, 1, 1.7]])
 @thoroughly
-@given(seed=seeds)
-def test_a_median_of_inputs_that_tie_is_not_called_wrong(mode, values, seed):
+@given(
+    seed=seeds,
+    values=st.sampled_from([[0.2, 1, 1, 1, 1.7], [0.2, 0.2, 1, 1, 1, 1, 1.7], [0.2, 1, 1, 1, 1, 1, 1.7]]),
+)
+def test_a_median_of_inputs_that_tie_is_not_called_wrong(mode, seed, values):
     point = np.random.default_rng(seed).permutation(values)
     first = np.arange(len(point)) == np.argmax(point == 1)
 
     subject = claiming(lambda x: np.median(x, keepdims=True), 1.0 * first, point)
 
-    assert judged(subject, mode, seed).verdict is not Verdict.FAIL
+    assert judged_fully(subject, mode, seed).verdict is not Verdict.FAIL
 
 
 @both_modes
@@ -249,12 +222,12 @@ def test_a_kink_beside_the_point_is_not_plainly_wrong(mode, seed, distance):
     right = 1.0 * right
     right[:, 0] -= 1
 
-    assert judged(claiming(folded, right, point), mode, seed).verdict is not Verdict.FAIL
+    assert judged_fully(claiming(folded, right, point), mode, seed).verdict is not Verdict.FAIL
 
 
 @both_modes
 @pytest.mark.parametrize("error", [1.0, 1e-3])
-def test_a_slope_claimed_of_what_stands_still_is_found_beside_an_input_that_leaps(mode, error):
+def test_a_slope_claimed_of_a_constant_is_found_beside_an_input_that_jumps(mode, error):
     """Of a label, say, which chooses between cases: moved with the others it changes what they do."""
 
     def function(x):
@@ -262,7 +235,7 @@ def test_a_slope_claimed_of_what_stands_still_is_found_beside_an_input_that_leap
 
     claimed = np.array([[1.0, 0.0, error], [math.cos(0.7), 0.0, 0.0]])
 
-    judgement = judged(claiming(function, claimed, np.array([0.7, 1.0, 0.4])), mode)
+    judgement = judged_fully(claiming(function, claimed, np.array([0.7, 1.0, 0.4])), mode)
 
     assert judgement.verdict is Verdict.FAIL
     assert [(entry.index[0], entry.output.index[0]) for entry in judgement.entries] == [(2, 0)]
@@ -274,7 +247,7 @@ def test_chance_is_not_plainly_wrong(mode, seed):
     calls = iter(range(10**6))
     subject = claiming(lambda x: x * (1 + 0.3 * hashed(x * 0 + next(calls))), np.eye(4), np.linspace(0.3, 1.1, 4))
 
-    assert judged(subject, mode, seed).verdict is not Verdict.FAIL
+    assert judged_fully(subject, mode, seed).verdict is not Verdict.FAIL
 
 
 # Kinks.
@@ -290,7 +263,7 @@ def test_a_kink_is_told_in_few_evaluations_with_the_slopes_of_its_sides(mode, si
     slopes[0] = claim
     subject = claiming(np.abs, np.diag(slopes), point)
 
-    judgement = judged(subject, mode)
+    judgement = judged_fully(subject, mode)
 
     assert judgement.verdict is Verdict.INCONCLUSIVE
     assert judgement.message == (
@@ -300,10 +273,10 @@ def test_a_kink_is_told_in_few_evaluations_with_the_slopes_of_its_sides(mode, si
 
 
 @both_modes
-def test_a_claim_outside_of_a_kink_is_not_excused_at_second_sight(mode):
+def test_a_claim_outside_of_a_kink_is_not_excused_by_confirmation(mode):
     subject = claiming(np.abs, np.diag([5.0, 1.0]), np.array([0.0, 0.7]))
 
-    judgement = judged(subject, mode)
+    judgement = judged_fully(subject, mode)
 
     assert judgement.verdict is not Verdict.PASS
     assert "between" not in judgement.message
@@ -316,7 +289,7 @@ def test_a_wrong_slope_beside_a_kink_in_the_same_column_is_found(mode):
 
     claimed = np.array([[0.0, 0.0], [0.5, 0.0], [0.0, 1.0]])
 
-    judgement = judged(claiming(function, claimed, np.array([0.0, 0.7])), mode)
+    judgement = judged_fully(claiming(function, claimed, np.array([0.0, 0.7])), mode)
 
     assert judgement.verdict is Verdict.FAIL
     assert [(entry.index[0], entry.output.index[0]) for entry in judgement.entries] == [(0, 1)]

@@ -13,7 +13,7 @@ from gradproof.engine.explanations.conditioning import Cancellation, IllConditio
 from gradproof.engine.explanations.domain import DomainEdge, NoFiniteSlope, NonFiniteValues
 from gradproof.engine.explanations.noise import Noisy, OneDirectionAlone
 from gradproof.engine.explanations.nondeterminism import Nondeterministic
-from gradproof.engine.explanations.nondifferentiable import Jump, Kink, Ties
+from gradproof.engine.explanations.nondifferentiable import Jump, Kink, SignedZero, Ties
 from gradproof.engine.explanations.quantisation import QuantisedEntry, QuantisedInputs, QuantisedValues
 from gradproof.engine.explanations.step_size import CoarserSteps, FinerSteps, Oscillation
 from gradproof.engine.results import Obstacle, Reason
@@ -24,6 +24,7 @@ EXPLANATIONS: tuple[Explanation, ...] = (
     NonFiniteValues(),
     Nondeterministic(),
     DomainEdge(),
+    SignedZero(),
     Jump(),
     Cancellation(),
     QuantisedValues(),
@@ -49,8 +50,8 @@ def explain(comparison: Comparison) -> Obstacle | None:
 def unexplained(entries: Sequence[Comparison]) -> tuple[list[Comparison], Obstacle | None]:
     """Return the entries, worst first, that nothing explains; and what explains the worst of the others.
 
-    Entries share a cause: once one is wrong, only those are asked about whose relative error is far less, or that do not add up; and once
-    one is constant since it is quantised, so are the others that are constant.
+    Entries share a cause. Once one is wrong, only those are asked about whose relative error is far less, or that do
+    not add up. Once one is constant since it is quantised, so are the others that are constant.
     """
     wrong: list[Comparison] = []
     obstacle = None

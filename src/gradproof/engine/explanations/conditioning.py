@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from gradproof.engine.contraction import inner
 from gradproof.engine.explanations.comparison import Comparison, Kind
+from gradproof.engine.explanations.nondifferentiable import negative_zeros
 from gradproof.engine.probe import Probe
 from gradproof.engine.results import Obstacle, Reason
 from gradproof.engine.subject import Array, Step, Subject
@@ -93,9 +94,10 @@ def scatter(subject: Subject, asked: Array, claimed: Array, seed: int) -> Array:
 
 
 def perturbations(subject: Subject, seed: int, units: float = 1.0) -> list[Array]:
-    """Draw displacements of a few units of rounding."""
-    step = Step(units * subject.numbers.precision)
-    return [subject.direction(seed + number, step) for number in range(POINTS)]
+    """Draw displacements of a few units of rounding. Inputs of −0.0 stay: a step would change the sign, no rounding."""
+    step, negative = Step(units * subject.numbers.precision), negative_zeros(subject)
+    drawn = (subject.direction(seed + number, step) for number in range(POINTS))
+    return [subject.arrays.where(negative, -0.0, each) for each in drawn]
 
 
 def is_cancelled(subject: Subject, seed: int) -> bool:

@@ -14,6 +14,7 @@ from gradproof.engine.localisation.bisection import search
 from gradproof.engine.probe import Probe
 from gradproof.engine.results import Obstacle, Place, Reason
 from gradproof.engine.subject import Array, Subject
+from gradproof.engine.views import whole_of
 
 STEADY = 0.02  # of a kink's size: curvature changes a one-sided slope by less than this within the finest steps
 SHORT = RATIO**-3  # times a step: there curvature is 64 times less beside a slope, and a kink is not
@@ -22,6 +23,7 @@ HALVES = 1 / 8  # of an error: where half of the inputs make up as much of it, a
 ROUNDINGS = 4.0  # times the rounding of contracted values: four of them enter an additivity test
 DIRECTIONS = 12  # along which a tie may show; of three equal inputs two thirds of all directions show it
 FEW_DIRECTIONS = 6  # where nothing hints at a tie
+KEPT = 1e-2  # of an error: a first step, even in single precision, tells a slope to four digits where −0.0 is kept
 
 
 class Kink:
@@ -74,6 +76,34 @@ class Jump:
         return None
 
 
+class SignedZero:
+    """The sign of an input of −0.0 counts, as for `copysign`, and a step of another input adds +0.0, which loses it."""
+
+    reason = Reason.JUMP
+    kinds = frozenset({Kind.AGREEMENT, Kind.DISAGREEMENT, Kind.ENTRY})
+
+    def explains(self, comparison: Comparison) -> Obstacle | None:
+        """Return an obstacle if values differ at +0.0 and prove nothing, or if a claim that is off is right at −0.0."""
+        whole = whole_of(comparison.subject)
+        negative = negative_zeros(whole)
+        if not bool(negative.any()):
+            return None
+        if comparison.kind is Kind.AGREEMENT:
+            kept, lost = (whole.evaluate(_signed(whole, negative, zero, 0 * whole.point), 1.0) for zero in (-0.0, 0.0))
+            holds = comparison.is_weak and bool(((kept != lost) & (kept == kept)).any())
+        else:
+            holds = _is_right_at_negative_zeros(comparison, negative)
+        if not holds:
+            return None
+        first = whole.inputs.locate(int(whole.arrays.where(negative)[0][0]))
+        return Obstacle(
+            self.reason,
+            f"The values for inputs of −0.0 ({first} first) are not those for +0.0, which every step of another input "
+            "makes of them.",
+            "Pass +0.0 instead of −0.0, or a number beside zero.",
+        )
+
+
 class Ties:
     """Inputs tie, as equal ones do for a median: together they do what none of them does alone.
 
@@ -107,13 +137,41 @@ class Ties:
         )
 
 
+def negative_zeros(subject: Subject) -> Array:
+    """Return which inputs are −0.0."""
+    return (subject.point == 0) & subject.arrays.signbit(subject.point)
+
+
+def _signed(subject: Subject, negative: Array, zero: float, direction: Array) -> Array:
+    """Return a direction along which inputs of −0.0 keep their sign (`zero` is −0.0), or lose it (0.0)."""
+    return subject.arrays.where(negative, zero, direction)
+
+
+def _is_right_at_negative_zeros(comparison: Comparison, negative: Array) -> bool:
+    """Return True if contracted values differ where −0.0 is kept, and have the claimed slope there."""
+    subject, direction, probe = comparison.subject, comparison.direction, comparison.probe
+    if len(direction.shape) > 1:  # columns are asked about one by one, as entries
+        return False
+    ahead, behind, lost = (
+        subject.evaluate(_signed(subject, negative, zero, each), 1.0)
+        for zero, each in ((-0.0, direction), (-0.0, -direction), (0.0, direction))
+    )
+    if not inner(subject, probe.cotangent, ahead - lost):
+        return False
+    slope, claimed = (
+        inner(subject, probe.cotangent, ahead - behind) / 2,
+        probe.predicted(_signed(subject, negative, 0.0, direction)),
+    )
+    return abs(slope - claimed) <= KEPT * comparison.error
+
+
 def _directions(comparison: Comparison, many: int) -> Iterator[Array]:
     subject, step = comparison.subject, comparison.options.first(comparison.subject)
     return (subject.direction(comparison.probe.seed + k, step) for k in range(many))
 
 
 def _differ_together(subject: Subject, pairs: Iterable[tuple[Array, Array]], cotangent: Array, least: float) -> bool:
-    """Return True if, for one of the pairs of a direction and a part of it, the part acts otherwise alone, at any step."""
+    """Return True if, for one of the pairs of a direction and a part of it, the part acts otherwise alone."""
     for direction, part in pairs:
         long = _additivity_error(subject, direction, part, cotangent, 1.0)
         if long > least:

@@ -31,8 +31,8 @@ ZERO_GRADIENT = (
 )
 QUANTISED = Obstacle(
     Reason.QUANTISED,
-    "The outputs are piecewise constant at the step sizes used, as after a cast to a lower precision: the slope is zero "
-    "on each plateau and says nothing about the claim.",
+    "The outputs are piecewise constant at the step sizes used, as after a cast to a lower precision: the slope is "
+    "zero on each plateau and says nothing about the claim.",
     "Check the function without the rounding. A backward that ignores the rounding, a straight-through estimator, is a "
     "choice and no derivative.",
 )
