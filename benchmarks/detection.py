@@ -56,7 +56,7 @@ class Miss:
         return (
             f"{self.scenario.name} sample {self.scenario.number} {self.dtype}, {self.kind.name} at {place}: "
             f"effect {self.effect:.2e}, resolution {resolution.relative if resolution else float('nan'):.2e}, "
-            f"{self.report.verdict.value} {self.report.reason}".rstrip()
+            f"{self.report.verdict.value} {self.report.message}".rstrip()
         )
 
 

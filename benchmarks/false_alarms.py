@@ -86,8 +86,8 @@ def count(tally: Tally, scenario: Scenario, slow: bool) -> None:
     tally.fast[fast] += 1
     if slow and size_of(scenario.inputs) <= SLOW_ENTRIES:
         tally.slow[torch_says(scenario.function, scenario.inputs, fast=False, nondet_tol=scenario.nondet_tol)] += 1
-    if report.verdict is gradproof.Verdict.INCONCLUSIVE:
-        tally.reasons[report.reason.split()[0].rstrip(":,")] += 1
+    if report.reason is not None:
+        tally.reasons[report.reason.value] += 1
         tally.undecided[scenario.name] += 1
     if report.verdict is gradproof.Verdict.FAIL:
         proof = evidence(scenario.function, scenario.inputs, report)
@@ -122,7 +122,7 @@ def show_alarms(alarms: Sequence[Alarm]) -> None:
 
 
 def show_alarm(alarm: Alarm) -> None:
-    proof = alarm.evidence or f"NOT CONFIRMED, no entry of one output is named: {alarm.report.reason}"
+    proof = alarm.evidence or f"NOT CONFIRMED, no entry of one output is named: {alarm.report.message}"
     print(f"  {alarm.dtype} sample {alarm.scenario.number}, torch fast: {alarm.fast}; {proof}")
     if alarm.scenario.name == "nn.functional.hardsigmoid" and alarm.evidence is not None:
         print(f"    {sixth(alarm.evidence.claimed)}")
@@ -131,7 +131,7 @@ def show_alarm(alarm: Alarm) -> None:
 
 
 def show_reasons(tallies: Sequence[Tally]) -> None:
-    print("\ninconclusive, by the first word of the reason and by operator")
+    print("\ninconclusive, by reason and by operator")
     for tally in tallies:
         for counted in (tally.reasons, tally.undecided):
             listed = ", ".join(f"{name} {count}" for name, count in counted.most_common())

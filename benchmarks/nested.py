@@ -195,7 +195,7 @@ class Explanation:
 
 def explained(plain: Plain, question: Question, report: gradproof.Report) -> Explanation:
     """Entry by entry of what gradproof names, then along random directions, until one shows torch to be wrong."""
-    found = Explanation(False, report.reason)
+    found = Explanation(False, report.message)
     raised = all(finding.kind.endswith(("-raised", "-rule")) for finding in report.findings)
     for along, weights, where in directions(plain, question, report):
         try:
@@ -204,7 +204,7 @@ def explained(plain: Plain, question: Question, report: gradproof.Report) -> Exp
             absent = raised and (isinstance(error, NotImplementedError) or any(word in str(error) for word in ABSENT))
             return Explanation(raised, f"torch raises {brief(error)}", absent)
         if raised:
-            return Explanation(False, f"gradproof has no derivative where plain torch has one: {report.reason}")
+            return Explanation(False, f"gradproof has no derivative where plain torch has one: {report.message}")
         if found.explained:
             break
     return found

@@ -113,9 +113,9 @@ def count(tally: Tally, scenario: Scenario, plain: Plain, slow: bool) -> None:
     if slow and sum(each.numel() for each in plain.tensors) <= SLOW_ENTRIES:
         tally.slow[torch_says(plain, scenario, tally.question, fast=False)] += 1
     verdict = report.verdict.value
-    if report.verdict is gradproof.Verdict.INCONCLUSIVE:
-        tally.reasons[report.reason.split()[0].rstrip(":,")] += 1
-        tally.undecided[f"{scenario.name} ({report.reason.split()[0].rstrip(':,')})"] += 1
+    if report.reason is not None:
+        tally.reasons[report.reason.value] += 1
+        tally.undecided[f"{scenario.name} ({report.reason.value})"] += 1
     if report.verdict is gradproof.Verdict.FAIL:
         why = explained(plain, tally.question, report)
         if why.absent:
@@ -185,7 +185,7 @@ def show_alarms(alarms: Sequence[Alarm]) -> None:
 
 
 def show_reasons(tallies: Sequence[Tally]) -> None:
-    print("\ninconclusive, by the first word of the reason and by operator; absent, by operator")
+    print("\ninconclusive, by reason and by operator; absent, by operator")
     for tally in tallies:
         for counted in (tally.reasons, tally.undecided, tally.missing):
             listed = ", ".join(f"{name} {number}" for name, number in counted.most_common())

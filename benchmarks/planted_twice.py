@@ -147,7 +147,7 @@ def ask(detection: Detection, wrong: Double, kind: Kind, scenario: Scenario, riv
         detection.excuses[report.verdict.value] += 1
         detection.misses.append(
             f"{scenario.name} sample {scenario.number} {kind.name} at {where}: {report.verdict.value}, "
-            f"resolution {report.resolution.relative:.2e} {report.reason}".rstrip()
+            f"resolution {report.resolution.relative:.2e} {report.message}".rstrip()
         )
     if rival:
         began = time.perf_counter()

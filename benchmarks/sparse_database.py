@@ -60,16 +60,16 @@ def examined(layout: str, sample: Sample, masked: bool, contracts: str) -> Line:
         )
     except Exception as error:
         return Line(**who, outcome="gradproof raised", reason=_brief(error), explained=False)
-    outcome = MISSING if report.reason.startswith(MISSING) else report.verdict.value
-    if outcome == MISSING:
-        reason = report.reason.partition("of this: ")[2]
-        return Line(**who, outcome=outcome, reason=_brief(reason), explained=_raises(sample))
-    if outcome == "inconclusive":
-        return Line(**who, outcome=outcome, reason=_brief(report.reason))
+    if report.reason is gradproof.Reason.UNSUPPORTED:
+        said = report.message.partition("of this. ")[2]
+        return Line(**who, outcome=MISSING, reason=_brief(said), explained=_raises(sample))
+    outcome = report.verdict.value
+    if report.reason is not None:
+        return Line(**who, outcome=outcome, reason=report.reason.value)
     if outcome == "pass" and not report.subject.coordinates:
         return Line(**who, outcome=outcome, reason="there is nothing to check")
     judge, explained = _judged(sample, masked, failed=outcome == "fail")
-    return Line(**who, outcome=outcome, reason=_brief(report.reason), judge=judge, explained=explained)
+    return Line(**who, outcome=outcome, reason=_brief(report.message), judge=judge, explained=explained)
 
 
 def _raises(sample: Sample) -> bool:
@@ -187,8 +187,7 @@ def show_reasons(lines: list[Line]) -> None:
         groups: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         for line in lines:
             if line.outcome == outcome:
-                reason = line.reason.split(":")[0].split()[0] if outcome == "inconclusive" else line.reason
-                groups[line.layout, reason][line.name] += 1
+                groups[line.layout, line.reason][line.name] += 1
         for (layout, reason), names in groups.items():
             listed = ", ".join(f"{name} {count}" for name, count in names.most_common())
             print(f"  {layout}: {reason}\n      {listed}")

@@ -186,7 +186,7 @@ class FixedPoint(torch.autograd.Function):
 
 @pytest.mark.parametrize("coverage", ["probe", "full"])
 @pytest.mark.parametrize("tolerance", [1e-5, 1e-6, 1e-7, 1e-8])
-def test_the_rtol_that_the_advice_on_a_slight_error_names_is_enough(tolerance, coverage):
+def test_the_rtol_that_the_hint_on_a_slight_error_names_is_enough(tolerance, coverage):
     a = torch.linspace(0.05, 0.9, 5, dtype=torch.float64, requires_grad=True)
 
     def check(rtol):

@@ -88,7 +88,7 @@ def test_an_inconclusive_check_fails_its_test(run):
     result = run(suite)
 
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["E * INCONCLUSIVE  relu*", "E * kink at inputs[[]0[]][[]0[]]*"])
+    result.stdout.fnmatch_lines(["E * INCONCLUSIVE  relu*", "E * kink: The slope * before inputs[[]0[]][[]0[]]*"])
 
 
 def test_a_failure_shows_the_findings_and_no_line_of_the_library(run):

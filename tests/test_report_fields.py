@@ -131,10 +131,12 @@ def test_json_holds_every_field(function):
 
     assert data["schema"] == 1
     assert data["verdict"] == report.verdict.value
-    assert data["reason"] == report.message
+    assert data["reason"] == (report.reason and report.reason.value)
+    assert data["message"] == report.message
     assert data["hint"] == report.hint
     assert data["seed"] == 7
     assert data["notes"] == list(report.notes)
+    assert data["unsupported"] == list(report.unsupported)
     assert data["cost"]["evaluations"] == report.cost.evaluations
     assert data["cost"]["seconds"] == report.cost.seconds
     assert data["subject"]["name"] == report.subject.name

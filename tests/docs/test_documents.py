@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 import gradproof
 from gradproof.cli import main
+from gradproof.engine.explanations import EXPLANATIONS
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -60,6 +61,28 @@ def test_every_option_of_the_pytest_plugin_is_told():
 def test_every_field_of_a_report_is_told():
     for field in gradproof.Report.__dataclass_fields__:
         assert f"`{field}`" in text_of("reports.md")
+
+
+@pytest.mark.parametrize("page", ["../README.md", "diagnosing.md"])
+def test_every_reason_has_a_row(page):
+    rows = re.findall(r"^\| (`.*?`) \|", text_of(page), flags=re.MULTILINE)
+    told = {value for row in rows for value in re.findall(r"`([a-z-]+)`", row)}
+
+    assert {reason.value for reason in gradproof.Reason} <= told
+
+
+def test_the_explanations_are_told_in_their_order_with_their_reasons():
+    told = re.findall(r"^\| `(\w+)` \| ([a-z-]+) \|", text_of("design.md"), flags=re.MULTILINE)
+
+    assert told == [(type(each).__name__, each.reason.value) for each in EXPLANATIONS]
+
+
+def test_the_modules_that_the_design_names_exist():
+    named = re.findall(r"`((?:engine|frameworks|sparse|report|gallery)/[\w/.]*)`", text_of("design.md"))
+
+    assert named
+    for path in named:
+        assert (DOCS.parent / "src" / "gradproof" / path).exists(), path
 
 
 def test_links_between_documents_lead_somewhere():

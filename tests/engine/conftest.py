@@ -3,6 +3,10 @@
 import numpy as np
 import pytest
 
+from support.engine import explained
+
+__all__ = ["explained"]
+
 
 @pytest.fixture(autouse=True, scope="module")
 def silent_infinities():

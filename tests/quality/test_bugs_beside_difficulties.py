@@ -1,4 +1,4 @@
-"""Mistakes beside low precision, cancellation, very different units, stairs and kinks are found all the same."""
+"""Mistakes are found beside low precision, cancellation, very different units, quantised values and kinks."""
 
 import pytest
 import torch
@@ -83,14 +83,14 @@ def test_arguments_of_very_different_units_are_told_apart(factors, unit, coverag
 
 @pytest.mark.parametrize("coverage", ["probe", "full"])
 @pytest.mark.parametrize("height", [0.1, 0.25, 1.0])
-def test_a_straight_through_estimator_of_coarse_stairs_is_wrong(height, coverage):
+def test_a_straight_through_estimator_of_a_coarse_quantiser_is_wrong(height, coverage):
     rounded = rule(lambda x: (x / height).round() * height, lambda g, x: g)
 
     assert gradproof.check(rounded, point(20, seed=0), coverage=coverage, seed=0).verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize("coverage", ["probe", "full"])
-def test_a_straight_through_estimator_of_stairs_as_fine_as_a_cast_makes_is_left_open_and_named(coverage):
+def test_a_straight_through_estimator_of_a_quantiser_as_fine_as_a_cast_is_inconclusive(coverage):
     rounded = rule(lambda x: x.round(), lambda g, x: g)
     report = gradproof.check(rounded, (100 * point(20).detach()).requires_grad_(), coverage=coverage, seed=0)
 

@@ -9,13 +9,13 @@ import gradproof
 from gradproof import Verdict
 
 MOST = 6.0
-GRANTED = [
+SEMANTICS = [
     (kind, masked) for kind, what in KINDS.items() for masked in ((True,) if what.only_masked else (True, False))
 ]
 
 
 @pytest.mark.parametrize(("rows", "layout"), [(1_000, "COO"), (1_000, "CSR"), (10_000, "CSR")])
-@pytest.mark.parametrize(("kind", "masked"), GRANTED)
+@pytest.mark.parametrize(("kind", "masked"), SEMANTICS)
 def test_a_check_takes_at_most_six_times_the_matrix_beyond_the_function_s_own(kind, masked, rows, layout):
     function, matrix = KINDS[kind].function, matrix_of(rows, layout)
     reports = []

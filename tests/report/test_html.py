@@ -99,7 +99,7 @@ def test_a_fail_shows_its_findings_entries_and_diagnoses(kinds):
     assert finding.message in text
     assert "Looks like: It is twice the truth." in text
     assert "fits 90%" in text
-    assert "Advice 0." in text
+    assert "Hint 0." in text
     assert "Or: It is something else." in text
     for entry in finding.entries:
         assert (
@@ -107,7 +107,7 @@ def test_a_fail_shows_its_findings_entries_and_diagnoses(kinds):
         )
 
 
-def test_a_fail_without_diagnoses_gives_the_findings_advice(kinds):
+def test_a_fail_without_diagnoses_gives_the_findings_hint(kinds):
     report = kinds["one wrong entry"]
 
     assert "Looks like" not in page([report])
@@ -126,10 +126,10 @@ def test_a_pass_says_what_would_have_been_caught(kinds):
     assert f"an error of {report.resolution.absolute:.1e} in one gradient entry" in page([report])
 
 
-def test_an_inconclusive_says_why_and_a_way_on(kinds):
+def test_an_inconclusive_gives_its_reason_its_message_and_a_hint(kinds):
     report, text = kinds["inconclusive"], html.unescape(page([kinds["inconclusive"]]))
 
-    assert report.message in text
+    assert f"{report.reason.value}: {report.message}" in text
     assert report.hint in text
 
 
@@ -185,7 +185,8 @@ def test_everything_from_user_code_is_escaped():
         report,
         subject=subject,
         notes=(HOSTILE,),
-        reason=HOSTILE,
+        reason=gradproof.Reason.DOMAIN,
+        message=HOSTILE,
         hint=HOSTILE,
         findings=(dataclasses.replace(finding, message=HOSTILE, argument=HOSTILE, hint=HOSTILE, mode=HOSTILE),),
         maps=(dataclasses.replace(report.maps[0], rows=places, mode=HOSTILE),),

@@ -30,7 +30,7 @@ def an_inconclusive():
 def diagnosed(report, *messages):
     """The same report with diagnoses."""
     diagnoses = tuple(
-        gradproof.Diagnosis(name=f"kind{number}", message=message, fit=0.9 / (number + 1), hint=f"Advice {number}.")
+        gradproof.Diagnosis(name=f"kind{number}", message=message, fit=0.9 / (number + 1), hint=f"Hint {number}.")
         for number, message in enumerate(messages)
     )
     finding = dataclasses.replace(report.findings[0], diagnoses=diagnoses)

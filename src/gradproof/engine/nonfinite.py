@@ -56,7 +56,7 @@ def _of_inputs(probe: Probe, broken: Array) -> BrokenClaim:
     ladder.add(*EXPONENTS)
     sums, what = contract(ladder, subject.cotangent(probe.seed)), f"The gradient with respect to {place.path}"
     bent = bool(ladder.bends(ladder.estimates().bar).any())
-    if bent or not bool(xp.isfinite(subject.centre).all()) or not sums.bar <= _widest(subject, ladder):
+    if bent or not bool(xp.isfinite(subject.centre).all()) or not sums.bar <= float(_widest(subject, ladder).max()):
         return BrokenClaim(what, place, count, None)
     step = float(ladder.direction[first])
     numerical, bar = sums.slope / step, sums.bar / abs(step)
@@ -122,9 +122,8 @@ def _count(frame: Frame, broken: Array, first: int) -> str:
     return f"{count} {'entry' if count == 1 else 'entries'}"
 
 
-def _widest(subject: Subject, ladder: Ladder) -> float:
-    """The widest bar that is small beside the step, or beside the values' own size times the step."""
-    xp = subject.arrays
+def _widest(subject: Subject, ladder: Ladder) -> Array:
+    """The widest bar of each output that is small beside the step, or beside the value's own size times the step."""
+    xp, step = subject.arrays, float(abs(ladder.direction).max())
     values = xp.where(xp.isfinite(subject.centre), abs(subject.centre), 0.0)
-    step = float(abs(ladder.direction).max())
-    return MEANINGFUL * max(step, step * float(values.max()))
+    return MEANINGFUL * step * xp.maximum(values, xp.ones_like(values))

@@ -115,7 +115,7 @@ def _render_finding(finding: Finding, console: Console, shown: int) -> None:
             console.print(_field("or", ", ".join(f"{other.name} (fit {other.fit:.2f})" for other in others)))
     hint = next((diagnosis.hint for diagnosis in finding.diagnoses[:1]), "") or finding.hint
     if hint:
-        console.print(_field("look at", hint))
+        console.print(_field("hint", hint))
     for culprit in finding.culprits[:CULPRITS]:
         like = f" It looks like {culprit.diagnoses[0].name}." if culprit.diagnoses else ""
         console.print(_field("to blame", f"{culprit.name}, by itself: {_shortened(culprit.message)}{like}"))

@@ -92,7 +92,7 @@ def test_a_wrong_jvp_is_diagnosed(shape, tangent, name):
     assert "tangent" in report.findings[0].diagnoses[0].message or name == "mixed"
 
 
-def test_the_advice_for_a_jvp_speaks_of_a_jvp():
+def test_the_hint_for_a_jvp_speaks_of_a_jvp():
     function = with_jvp(lambda x: x.sin(), lambda t, x: t[0] * x.cos() * (x > 0))
 
     report = check(function, point(12), seed=0, contracts=())

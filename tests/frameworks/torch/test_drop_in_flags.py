@@ -163,7 +163,7 @@ def test_a_gradient_that_is_not_repeatable_is_found(gradcheck, fast_mode):
     assert gradcheck(func_rule(torch.sin, unsteady), positive(4), nondet_tol=1e-8, **options) is True
 
 
-def wavering(factor):
+def nondeterministic(factor):
     """A backward of the sine whose answers differ by a millionth from call to call, which is wrong by a factor."""
     turns = itertools.count()
     return func_rule(torch.sin, lambda g, x: factor * g * x.cos() + 1e-6 * g * math.sin(next(turns)))
@@ -171,17 +171,17 @@ def wavering(factor):
 
 @both_checks
 @both_speeds
-def test_how_much_a_gradient_may_waver_is_granted_to_it_and_no_more(gradcheck, fast_mode):
+def test_a_nondeterministic_gradient_is_tolerated_within_nondet_tol_and_no_further(gradcheck, fast_mode):
     options = {"fast_mode": fast_mode, "check_undefined_grad": False, "raise_exception": False, "nondet_tol": 1e-3}
 
-    assert gradcheck(wavering(1.0), positive(4), **options) is True
-    assert gradcheck(wavering(1.1), positive(4), **options) is False
+    assert gradcheck(nondeterministic(1.0), positive(4), **options) is True
+    assert gradcheck(nondeterministic(1.1), positive(4), **options) is False
 
 
-def test_a_wavering_gradient_with_an_error_below_the_tolerance_is_found_and_the_wavering_noted():
-    assert not gradproof.check(wavering(1.0001), positive(4), nondet_tol=1e-3, contracts=(), seed=0).passed
+def test_an_error_below_nondet_tol_in_a_nondeterministic_gradient_is_found_and_a_note_tells_its_spread():
+    assert not gradproof.check(nondeterministic(1.0001), positive(4), nondet_tol=1e-3, contracts=(), seed=0).passed
 
-    passed = gradproof.check(wavering(1.0), positive(4), nondet_tol=1e-3, contracts=(), seed=0)
+    passed = gradproof.check(nondeterministic(1.0), positive(4), nondet_tol=1e-3, contracts=(), seed=0)
 
     assert passed.passed
     assert any("from call to call" in note for note in passed.notes)

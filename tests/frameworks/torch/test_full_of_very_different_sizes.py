@@ -137,7 +137,7 @@ def test_rules_that_write_to_what_they_are_given_are_judged_by_what_they_give(si
 
 @pytest.mark.parametrize("low", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("after", [torch.tanh, torch.sigmoid], ids=["tanh", "sigmoid"])
-def test_entries_that_move_less_than_the_stairs_of_a_cast_are_not_called_wrong(low, after):
+def test_entries_that_move_less_than_the_quantum_of_a_cast_are_not_called_wrong(low, after):
     for seed in range(3):
         draw = torch.Generator().manual_seed(117 + 2 * seed)
         x, w = (torch.randn(shape, dtype=torch.float64, generator=draw).requires_grad_() for shape in ((5, 4), (4, 4)))
@@ -162,7 +162,7 @@ def test_a_slope_that_is_claimed_of_a_constant_is_wrong_however_small(claimed):
     assert check(Half.apply, x, coverage="full", seed=0).verdict is Verdict.FAIL
 
 
-def test_values_that_waver_by_a_rounding_and_are_defined_nearby_alone_are_verified():
+def test_values_that_differ_by_a_rounding_and_are_defined_only_near_the_point_are_verified():
     """As of a covariance that a distribution takes only where it is symmetric."""
 
     def variances(matrix):

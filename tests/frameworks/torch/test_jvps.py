@@ -129,13 +129,13 @@ def test_a_mismatch_that_noisy_values_cannot_show_is_found_by_holding_the_two_ag
 
 
 @pytest.mark.parametrize("coverage", ["probe", "full"])
-@pytest.mark.parametrize("forgiven", [{"rtol": 1e-3}, {"atol": 1e-3}], ids=str)
+@pytest.mark.parametrize("tolerated", [{"rtol": 1e-3}, {"atol": 1e-3}], ids=str)
 @pytest.mark.parametrize("wrong", ["backward", "jvp"])
-def test_a_rule_within_the_tolerance_passes_beside_one_that_is_exact(coverage, forgiven, wrong):
+def test_a_rule_within_the_tolerance_passes_beside_one_that_is_exact(coverage, tolerated, wrong):
     rules = {"backward": cosine, "jvp": cosine}
     near = rules | {wrong: lambda t, x: cosine(t, x) * (1 + 5e-4)}
     far = rules | {wrong: lambda t, x: cosine(t, x) * (1 + 5e-3)}
-    options = {"modes": BOTH, "coverage": coverage, **forgiven}
+    options = {"modes": BOTH, "coverage": coverage, **tolerated}
 
     assert pushed(rule(torch.sin, **near), point(6), **options).verdict is Verdict.PASS
     assert pushed(rule(torch.sin, **far), point(6), **options).verdict is Verdict.FAIL

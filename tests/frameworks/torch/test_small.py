@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from gradproof import check
+from gradproof.engine.subject import Step
 from gradproof.frameworks.torch import small
 from gradproof.frameworks.torch.small import SMALL, InNumpy, for_the_engine
 from gradproof.frameworks.torch.subject import TorchSubject
@@ -70,7 +71,7 @@ def test_values_are_kept_when_the_function_writes_to_its_memory_again():
     subject = InNumpy(
         subject_of(lambda x: x.sin() if torch.is_grad_enabled() else memory.copy_(x.sin()), ramp(3, high=1.7))
     )
-    direction = subject.direction(0, 1e-3, False)
+    direction = subject.direction(0, Step(1e-3))
     near = subject.evaluate(direction, 1.0)
     before = near.copy()
     subject.evaluate(direction, 4.0)

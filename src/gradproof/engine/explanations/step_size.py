@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import islice
 
 from gradproof.engine.contraction import CAUTION, Contraction, contract, inner
 from gradproof.engine.estimators.differences import ROUNDING
@@ -103,10 +104,11 @@ class Oscillation:
                 return math.nan
             return abs(inner(subject, probe.cotangent, change) / (2 * t) - claimed)
 
-        near = distance(shortest)
-        if not near <= gap / NEARER or not (next_one := distance(RATIO * shortest)) <= gap / NEARER:
+        steps = (shortest * RATIO**k for k in range(math.ceil(-math.log(shortest, RATIO))))
+        near = list(islice((each for each in map(distance, steps) if each == each), 2))
+        if len(near) < 2 or not max(near) <= gap / NEARER:
             return None
-        if not distance(1.0) > NEARER * max(near, next_one):  # errors of several outputs may cancel
+        if not distance(1.0) > NEARER * max(near):  # errors of several outputs may cancel
             return None
         return Obstacle(
             self.reason,
