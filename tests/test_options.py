@@ -25,6 +25,7 @@ KEYWORDS = {
     "nondet_tol": 0.0,
     "probes": 1,
     "seed": None,
+    "explain": True,
     "progress": None,
 }
 
@@ -65,6 +66,7 @@ def test_every_keyword_may_be_given_its_default(name, value):
         ("nondet_tol", 1e-3),
         ("probes", 3),
         ("seed", 2**32 - 1),
+        ("explain", False),
         ("progress", False),
         ("progress", True),
         ("coverage", "full"),

@@ -29,6 +29,7 @@ def check(
     nondet_tol: float = 0.0,
     probes: int = 1,
     seed: int | None = None,
+    explain: bool = True,
     progress: bool | None = None,
 ) -> Report:
     """Verify the gradients of `func` at `inputs`, and return the evidence. A wrong gradient is a report, not an error.
@@ -57,6 +58,9 @@ def check(
         probes: the number of random directions. One finds any lone wrong real number above the resolution; errors of
             any other shape, k times the resolution, escape each probe with a probability of about 1/k.
         seed: what the directions are drawn from; a report's seed replays it.
+        explain: whether a wrong gradient is also explained: what the mistake looks like, which module or autograd
+            Function is wrong by itself, and a heat map of the errors. The verdict and the wrong entries are the same
+            without.
         progress: whether to show a bar on long work; by default where someone is looking at a terminal.
     """
     options = Options(
@@ -70,6 +74,7 @@ def check(
         nondet_tol=nondet_tol,
         probes=probes,
         seed=seed,
+        explain=explain,
         progress=progress,
     )
     return examine(func, inputs, wrt=wrt, options=options)

@@ -41,6 +41,7 @@ class Options:
     nondet_tol: float = 0.0
     probes: int = 1
     seed: int | None = None
+    explain: bool = True
     progress: bool | None = None
     step: float | None = None
     dtypes: bool = True
@@ -74,6 +75,8 @@ class Options:
         if not isinstance(contracts, (list, tuple, set, frozenset)) or not set(contracts) <= set(CONTRACTS):
             known = ", ".join(map(repr, CONTRACTS))
             raise InputError(f"contracts={self.contracts!r}: choose from {known}, () for none, or None for all.")
+        if self.explain not in (True, False):
+            raise InputError(f"explain={self.explain!r}: choose True or False.")
         if self.progress not in (None, True, False):
             raise InputError(f"progress={self.progress!r}: choose True, False or None.")
 

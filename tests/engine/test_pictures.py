@@ -59,8 +59,10 @@ def test_the_remainder_of_a_wrong_gradient_falls_with_the_step():
     judgement = judged(sine(wrong=0.1))
 
     assert judgement.verdict is Verdict.FAIL
+    assert len(judgement.readings[0].steps) > 4
     for reading in judgement.readings:
-        assert slopes(reading)[:4] == pytest.approx([1.0] * 4, abs=0.05)
+        finest = slopes(reading)[:4]
+        assert finest == pytest.approx([1.0] * len(finest), abs=0.05)
 
 
 def test_steps_are_lengths_and_come_in_order():

@@ -346,3 +346,28 @@ def test_one_undefined_output_among_very_many_is_set_aside_and_the_rest_agree():
 
     assert all(probe.agrees for probe in probes)
     assert sum(probe.unresolved for probe in probes) <= 1
+
+
+def test_a_clear_disagreement_is_confirmed_after_four_evaluations_and_one_pullback():
+    subject = sine([0.5, 1.0, 2.0], wrong=0.1)
+    (probe,) = ask(subject, 0, Probing(), confirming=True)
+
+    assert not probe.agrees
+    assert (subject.evaluations, subject.pullbacks) == (4, 1)
+
+
+@pytest.mark.parametrize(
+    ("value", "slope", "at"),
+    [
+        (lambda x: np.sin(x).astype(np.float16), np.cos, [0.5, 1.0, 2.0]),  # constant on the first steps
+        (lambda x: x**3, lambda x: 3 * x**2 + 1e-3, [0.0, 0.0, 0.0]),  # all slopes vanish, which two steps do not show
+        (np.sin, lambda x: np.cos(x) + 1e-12, [0.5, 1.0, 2.0]),  # within the bar
+    ],
+    ids=["quantised", "vanishing", "agreeing"],
+)
+def test_a_confirmation_is_as_careful_as_a_first_probe_where_two_steps_do_not_tell(value, slope, at):
+    first, again = (elementwise(value, slope, at) for _ in range(2))
+    (known,), (seen,) = ask(first, 0, Probing()), ask(again, 0, Probing(), confirming=True)
+
+    assert seen.sums == known.sums
+    assert again.evaluations == first.evaluations

@@ -87,8 +87,9 @@ class Evidence:
         """Return a judgement with these findings."""
         return self._judged(self.probes, findings=findings)
 
-    def _ask(self, span: Span | None = None, subject: Subject | None = None) -> list[Probe]:
-        answers = ask(subject or self.subject, self.seed + 7919 * self.asked, self.options, span)
+    def _ask(self, span: Span | None = None, confirmed: Subject | None = None) -> list[Probe]:
+        seed, confirming = self.seed + 7919 * self.asked, confirmed is not None
+        answers = ask(confirmed or self.subject, seed, self.options, span, confirming=confirming)
         self.asked += 1
         self.probes += answers
         return answers
@@ -168,7 +169,8 @@ class Evidence:
             return None
         comparison = self._compared(Kind.UNCONFIRMED, probe)
         if another is not None:
-            worst, other = sorted([probe, another], key=lambda each: -each.excess / max(each.bar, TINY))
+            both = sorted([probe, another], key=lambda each: -each.excess / max(each.bar, TINY))
+            worst, other = sorted(both, key=lambda each: not each.thorough)
             comparison = self._compared(Kind.DISAGREEMENT, worst, other)
         obstacle = explain(comparison)
         return self._blocked(obstacle) if obstacle else self._of_entries(comparison)

@@ -34,36 +34,48 @@ BLOCKS = 256  # at most
 WORK = 1 << 25  # gradient entries that blocks may cost at most, all together
 LARGE = 50_000  # inputs from which on a second incoming gradient is asked about
 VAST = 500_000  # outputs from which on a glance at their bars comes first
+HELD = 1 << 21  # outputs up to which the values at the first steps are kept: four vectors of 16 MiB
 GATHERED = 1 << 12  # the same where each holds several times its memory: a doubt then costs evaluations, not the rest
 MANY = 1000  # outputs from which on a few odd ones are worth looking at by themselves
 FEW = 0.01  # of the outputs
+GROSS = 30.0  # bars beyond the bar: ten times the bar with the caution of a longer ladder
 MATERIAL = 1e-2  # of the largest contribution: a kink that hides more than this is in the way
 
 
-def ask(subject: Subject, seed: int, options: Probing, span: tuple[int, int] | None = None) -> list[Probe]:
+def ask(
+    subject: Subject,
+    seed: int,
+    options: Probing,
+    span: tuple[int, int] | None = None,
+    *,
+    confirming: bool = False,
+) -> list[Probe]:
     """Probe once, all inputs or a span of them: cheaply, and with more care where that leaves a doubt.
 
     Of a large gradient two incoming gradients are asked about, from the same slopes: an entry that happens to be small
     under one of them hides a relative error there. Where the doubt comes from a few outputs, near a kink or an edge,
     they are looked at by themselves: the answer is then two probes along one direction, of the calm outputs and of
     those few. A pushforward is then held against the slopes output by output.
+
+    A probe that is `confirming` another, of which the ladder was grown, is done after four evaluations if it disagrees
+    by far more than its bar.
     """
     first = options.first(subject)
     step, whole = first.length, subject.direction(seed, first)
     ladder = Ladder(subject, whole) if span is None else Ladder(subject, restricted(subject, whole, *span), whole)
-    if not _is_vast(subject) or subject.mode == "forward":
+    if confirming or not _is_vast(subject) or _can_be_held(subject) or subject.mode == "forward":
         ladder.add(*BOTTOM)
-    probes = _asked(ladder, step, seed, options)
+    probes = _asked(ladder, step, seed, options, confirming)
     if subject.mode == "forward" and all(probe.agrees for probe in probes):
         probes += _strays(ladder, step, seed, options)
     return probes
 
 
-def _asked(ladder: Ladder, step: float, seed: int, options: Probing) -> list[Probe]:
+def _asked(ladder: Ladder, step: float, seed: int, options: Probing, confirming: bool) -> list[Probe]:
     subject = ladder.subject
     seeds = [seed, seed + 1] if subject.inputs.size >= LARGE and subject.mode == "reverse" else [seed]
     vast = _is_vast(subject)
-    probes = _seen_at_a_glance(ladder, seeds, seed, options) if vast and subject.scale.finite else []
+    probes = _seen_at_a_glance(ladder, seeds, seed, options) if vast and subject.scale.finite and not confirming else []
     if probes:
         return probes
     if not ladder.samples:
@@ -73,6 +85,9 @@ def _asked(ladder: Ladder, step: float, seed: int, options: Probing) -> list[Pro
         for cotangent, sums in zip(cotangents, contract_each(ladder, cotangents), strict=True):
             probe = _claimed(ladder, cotangent, sums, seed, options)
             refined = _by_blocks(probe, options) if _clear(probe) else probe
+            clearly = GROSS * probe.bar < probe.excess < math.inf and probe.sums.bar <= FINE * probe.sums.size
+            if confirming and clearly and _all_move(ladder):
+                return [probe]
             if not (_clear(probe) and refined.agrees):
                 return _doubted(refined, cotangent, step, options)
             kept = None if vast else refined.cotangent  # of no further use, and large
@@ -83,6 +98,17 @@ def _asked(ladder: Ladder, step: float, seed: int, options: Probing) -> list[Pro
 def _is_vast(subject: Subject) -> bool:
     """Whether the values of all outputs are too much to be held at several steps without need."""
     return subject.outputs.size >= (GATHERED if subject.outputs.gathered else VAST)
+
+
+def _all_move(ladder: Ladder) -> bool:
+    """Return True if no output is constant on the coarsest sample: quantised values may be, and need coarser ones."""
+    centre, sample = ladder.subject.centre, ladder.samples[-1]
+    return not bool(((sample.plus == centre) & (sample.minus == centre)).any())
+
+
+def _can_be_held(subject: Subject) -> bool:
+    """Return True if the values at the first steps may be kept, so that a doubt does not evaluate them again."""
+    return subject.outputs.size <= HELD and not subject.outputs.gathered
 
 
 def _seen_at_a_glance(ladder: Ladder, seeds: list[int], seed: int, options: Probing) -> list[Probe]:

@@ -44,6 +44,7 @@ class Ladder:
         self._fetched: dict[int, Sample] = {}
         self._known: Estimates | None = None
         self._noise: Noise | None = None
+        self._farthest: tuple[Array, Array] | None = None
         self._shortest: float | None = None
         self._reach: float | None = None
         self._moved: int | None = None
@@ -78,6 +79,8 @@ class Ladder:
 
         The larger change of the two sides, and the step; NaN where it is defined on no sample, on both sides.
         """
+        if self._farthest is not None:
+            return self._farthest
         xp, centre = self.subject.arrays, self.subject.centre
         change, step = math.nan * xp.ones_like(centre), xp.ones_like(centre)
         for sample in reversed(self.samples):
@@ -86,7 +89,8 @@ class Ladder:
             change, step = xp.where(known, seen, change), xp.where(known, sample.t, step)
             if bool(known.all()):
                 break
-        return change, step
+        self._farthest = change, step
+        return self._farthest
 
     def coarse_slopes(self) -> Array:
         """How steeply each output leaves its value at the point, seen from coarse_slopes."""
@@ -117,7 +121,7 @@ class Ladder:
         self.fetch(*exponents)
         samples = [*self.samples, *map(self._fetched.pop, exponents)]
         self.samples = sorted(samples, key=lambda sample: sample.t)
-        self._known = self._noise = None
+        self._known = self._noise = self._farthest = None
 
     def aside(self, *exponents: int) -> Ladder:
         """A ladder of these samples alone, which are kept for when they are added to this one."""

@@ -20,7 +20,7 @@ from gradproof.engine.options import Probing
 from gradproof.engine.probe import Probe
 from gradproof.engine.subject import Array, Subject
 
-THROUGHOUT = 24  # evaluations for entries of a gradient that is wrong throughout: an example or two will do
+THROUGHOUT = 16  # evaluations for entries of a gradient that is wrong throughout: one example, and its neighbours
 SCATTERED = 64  # and where errors are few, or in several arguments, each of which is to be named
 ENTRY = 4  # evaluations that tell whether a single coordinate is wrong
 FEW = 3  # entries at most

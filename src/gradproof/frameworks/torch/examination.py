@@ -59,9 +59,10 @@ class Examination:
         *,
         blaming: bool = True,
     ) -> None:
-        """`blaming` asks which part of a wrong function is wrong; of a part no more than that is asked."""
+        """`blaming` asks which part of a wrong function is wrong, and where; a part itself has only a diagnosis."""
         self.subject, self.options, self.seed, self.progress = subject, options, seed, progress
-        self.blaming, self.mapping = blaming and options.order == 1, blaming
+        self.mapping = blaming and options.explain
+        self.blaming = self.mapping and options.order == 1
         self.incoming = incoming or Incoming()
         self.notes: list[str] = []
         self.derivatives: dict[str, None] = {}
@@ -171,7 +172,8 @@ class Examination:
         """One derivative judged; in low precision by the same function in double precision, where there is one."""
         self.derivatives[label] = None
         options, seed = self.options, self.seed
-        ask = _explaining(partial(judge_fully, progress=self.progress) if options.coverage == "full" else judge)
+        ask = partial(judge_fully, progress=self.progress) if options.coverage == "full" else judge
+        ask = _explaining(ask) if options.explain else ask
         wide = subject.widened() if subject.numbers.precision > DOUBLE and options.step is None else None
         judged = shown = in_mode(for_the_engine(subject), mode)
         if wide is not None:
