@@ -145,7 +145,8 @@ class Evidence:
                 verified += accepted
                 self.notes.append(f"{path} was verified on its own.")
             else:
-                message = f"{obstacle.message.removesuffix('.')} (with respect to {path})."
+                about = "" if path in obstacle.message else f" (with respect to {path})"
+                message = f"{obstacle.message.removesuffix('.')}{about}."
                 obstacles.append(Obstacle(obstacle.reason, message, obstacle.hint))
         if obstacles:
             return self._blocked(obstacles[0])
@@ -209,9 +210,9 @@ class Evidence:
             self.notes.append(ONE_SIDED)
         if self._claims_slopes_of_infinities(deciding[0]):
             self.notes.append(INFINITIES)
-        if self.spared and not any(probe.claim.largest_entry for probe in deciding):
-            if has_zero_gradient_of_a_cast(self.subject, deciding[0].ladder.direction):
-                self.notes.append(ZERO_GRADIENT)
+        zero = self.spared and not any(probe.claim.largest_entry for probe in deciding)
+        if zero and has_zero_gradient_of_a_cast(self.subject, deciding[0].ladder.direction):
+            self.notes.append(ZERO_GRADIENT)
         return self._judged(deciding)
 
     def _claims_slopes_of_infinities(self, probe: Probe) -> bool:

@@ -76,6 +76,7 @@ def together(judgements: Sequence[Judgement]) -> Judgement:
         notes=tuple(note for judgement in judgements for note in judgement.notes),
         readings=tuple(reading for judgement in judgements for reading in judgement.readings),
         maps=tuple(each for judgement in judgements for each in judgement.maps),
+        unsupported=tuple(name for judgement in judgements for name in judgement.unsupported),
         measured=next((each.measured for each in judgements if each.measured), None),
         resolution=weakest.resolution,
     )

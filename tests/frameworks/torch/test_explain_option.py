@@ -32,7 +32,7 @@ def test_an_explanation_is_left_out_and_the_entries_stay(coverage, modes):
     assert known.diagnoses
     assert known.culprits
     assert explained.maps
-    assert not (found.diagnoses or found.culprits or plain.maps)
+    assert (found.diagnoses, found.culprits, plain.maps) == ((), (), ())
     assert (found.message, found.entries) == (known.message, known.entries)
     assert plain.verdict is explained.verdict
     assert plain.cost.evaluations < explained.cost.evaluations

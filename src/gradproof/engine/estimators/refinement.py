@@ -22,8 +22,8 @@ OUTLIER = 100.0  # times the bar that 99 % of the outputs keep to
 def grow(ladder: Ladder, cotangent: Array, step: float, enough: float) -> None:
     """Add samples below, against truncation, kinks and edges, and above, against noise, while they help.
 
-    That is until the bar is narrow enough. Where no bar is, the ladder is to be thorough: it gets a few samples below in
-    any case, and above all that there are, since values may stand still on small steps.
+    That is until the bar is narrow enough. Where no bar is, the ladder is to be thorough: it gets a few samples
+    below in any case, and above all that there are, since values may be constant on small steps.
     """
     stride = max(1, ladder.subject.outputs.size // SAMPLE)
     thorough = enough == math.inf

@@ -27,7 +27,7 @@ ARGUMENTS = 10  # further ones at most
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Located:
-    """The wrong entries, worst first, each with its coordinate; whether there are more; or whether all are tolerated."""
+    """The wrong entries, worst first, each with its coordinate; if there are more; or if all are tolerated."""
 
     entries: tuple[tuple[int, Entry], ...]
     more: bool

@@ -82,7 +82,7 @@ class PartialSlopes:
 
 
 def best_exponent(probe: Probe) -> int:
-    """The sample whose slope, with its upper neighbour's, has the narrowest bar for the whole; of a sample of outputs."""
+    """Return the exponent of the step whose slope, with its upper neighbour's, has the narrowest bar."""
     ladder, cotangent = probe.ladder, probe.cotangent
     stride = ladder.subject.outputs.size // SAMPLE
     if stride > 1:
