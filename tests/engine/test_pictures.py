@@ -6,20 +6,16 @@ import math
 import numpy as np
 import pytest
 
-from gradproof.engine.judging import judge
 from gradproof.engine.options import Probing
 from gradproof.engine.pictures import FULL_BLOCKS, heat_map
 from gradproof.engine.results import Verdict
 from gradproof.engine.subject import DerivativeError
+from support.engine import judged
 from support.numpy_subject import NumpySubject, elementwise
 
 
 def sine(size=5, wrong=0.0):
     return elementwise(np.sin, lambda x: np.cos(x) + wrong, np.linspace(0.3, 1.2, size))
-
-
-def judged(subject):
-    return judge(subject, probes=1, seed=0, options=Probing())
 
 
 def mapped(subject, **options):

@@ -86,7 +86,7 @@ def test_a_gradient_that_is_wrong_in_low_precision_alone_fails_and_says_so(dtype
     assert judgement.findings[0].entries[0].index == (11,)
 
 
-def test_an_entry_that_rounding_alone_explains_is_granted():
+def test_an_entry_that_rounding_alone_explains_is_allowed():
     unit = float(np.finfo(np.float32).eps)
     low, wide = both(
         np.sin, np.cos, np.linspace(0.3, 1.3, 20), np.float32, low_slope=lambda x: np.cos(x) * (1 + 3 * unit)
@@ -125,7 +125,7 @@ def test_a_derivative_that_is_absent_in_low_precision_alone_is_said_to_be():
     assert [finding.kind for finding in judgement.findings] == ["no-backward-rule"]
 
 
-def test_an_overflow_that_double_precision_predicts_is_granted():
+def test_an_overflow_that_double_precision_predicts_is_allowed():
     low, wide = both(lambda x: np.exp(x), np.exp, [11.5, 1.0], np.float16)
 
     assert judged(low, wide).verdict is not Verdict.FAIL
@@ -137,7 +137,7 @@ def _with_nan_first(x, u):
     return gradient
 
 
-def test_nan_is_granted_where_the_gradient_overflows_on_the_way():
+def test_nan_is_allowed_where_the_gradient_overflows_on_the_way():
     points = [11.5, 1.0]
     low = NumpySubject(np.exp, _with_nan_first, points, dtype=np.float16)
     wide = elementwise(np.exp, np.exp, np.array(points))
@@ -164,7 +164,7 @@ def test_a_gradient_that_rounding_could_hide_is_inconclusive():
     assert judgement.verdict is Verdict.PASS or judgement.obstacle.reason is Reason.CONDITIONING
 
 
-def test_what_the_user_forgives_is_forgiven_in_low_precision_too():
+def test_what_the_user_tolerates_is_tolerated_in_low_precision_too():
     low, wide = both(np.sin, lambda x: np.cos(x) * 1.05, np.linspace(0.3, 1.3, 20), np.float32)
 
     assert judged(low, wide).verdict is Verdict.FAIL

@@ -84,7 +84,7 @@ def test_a_step_that_is_asked_for_is_the_step_that_is_taken():
 
 
 @pytest.mark.parametrize("options", [Probing(rtol=0.1), Probing(atol=0.1)])
-def test_a_probe_forgives_nothing_but_says_that_forgiven_errors_would_not_be_seen(options):
+def test_a_probe_tolerates_nothing_but_says_that_tolerated_errors_would_not_be_seen(options):
     (probe,) = ask(sine([1.0, 1.2, 0.5], np.array([0, 1e-2, 0])), 0, options)
     (strict,) = ask(sine([1.0, 1.2, 0.5], np.array([0, 1e-2, 0])), 0, Probing())
 
@@ -116,7 +116,7 @@ def test_doubt_makes_the_ladder_grow_on_both_sides():
 
 
 @pytest.mark.parametrize("size", [1e-10, 1e-8, 1e-6])
-def test_coarser_rungs_narrow_the_bar_of_a_noisy_function(size):
+def test_coarser_steps_narrow_the_bar_of_a_noisy_function(size):
     at = np.linspace(0.3, 2.8, 100)
     subject = elementwise(lambda x: np.sin(x) * (1 + size * hashed(x)), np.cos, at)
     cheap = contract(ladder_of(subject), subject.cotangent(0)).bar
@@ -126,7 +126,7 @@ def test_coarser_rungs_narrow_the_bar_of_a_noisy_function(size):
     assert probe.sums.bar < cheap / 10 * CAUTION
 
 
-def test_finer_rungs_narrow_the_bar_near_kinks():
+def test_finer_steps_narrow_the_bar_near_kinks():
     at = np.linspace(0.3, 2.8, 100)
     corners = at + 2 * first_step(2.2e-16)
     subject = elementwise(lambda x: abs(x - corners), lambda x: np.sign(x - corners), at)

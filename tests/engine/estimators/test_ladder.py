@@ -24,7 +24,7 @@ def ladder_of(value, points, exponents=(-2, -1, 0, 1), seed=0, **options):
     return ladder
 
 
-def grain(ladder):
+def noise_of(ladder):
     """The rounding of values relative to their size that the ladder reckons with."""
     return ladder.noise().grain
 
@@ -34,14 +34,14 @@ def bends(ladder):
 
 
 @pytest.mark.parametrize("exponents", [(0, 1), (1, 0), (2, -1, 0, 1)])
-def test_rungs_stand_in_the_order_of_their_steps(exponents):
+def test_samples_are_in_the_order_of_their_steps(exponents):
     ladder = ladder_of(np.sin, [1.0], exponents)
 
     assert [sample.t for sample in ladder.samples] == [4.0**exponent for exponent in sorted(exponents)]
     assert (ladder.lowest, ladder.highest) == (min(exponents), max(exponents))
 
 
-def test_a_rung_costs_two_evaluations():
+def test_a_sample_costs_two_evaluations():
     ladder = ladder_of(np.sin, [1.0], ())
     ladder.add(0)
     assert ladder.subject.evaluations == 2
@@ -49,7 +49,7 @@ def test_a_rung_costs_two_evaluations():
     assert ladder.subject.evaluations == 4
 
 
-def test_rungs_that_are_fetched_cost_nothing_when_they_are_added():
+def test_samples_that_are_fetched_cost_nothing_when_they_are_added():
     ladder = ladder_of(np.sin, [1.0], ())
     ladder.fetch(0, 1, -1)
     assert ladder.samples == []
@@ -60,7 +60,7 @@ def test_rungs_that_are_fetched_cost_nothing_when_they_are_added():
     assert ladder.subject.evaluations == 6
 
 
-def test_rungs_looked_at_aside_are_no_part_of_the_ladder_until_they_are_added():
+def test_samples_looked_at_aside_are_no_part_of_the_ladder_until_they_are_added():
     ladder = ladder_of(np.sin, [1.0], (0, 1))
     deep = ladder.aside(-3, -4)
     assert [sample.t for sample in deep.samples] == [4.0**-4, 4.0**-3]
@@ -71,7 +71,7 @@ def test_rungs_looked_at_aside_are_no_part_of_the_ladder_until_they_are_added():
     assert ladder.subject.evaluations == 12
 
 
-def test_a_new_rung_makes_known_slopes_anew():
+def test_a_new_sample_makes_known_slopes_anew():
     ladder = ladder_of(lambda x: np.sin(1000 * x), [1.0], (0, 1))
     wide = ladder.estimates().bar[0]
     ladder.add(-1)
@@ -121,7 +121,7 @@ def test_a_kink_beside_the_point_is_no_kink_at_the_point():
     assert bends(ladder_of(lambda x: abs(x - corner), [1.0])) == []
 
 
-def test_an_output_that_leaps_at_the_point_is_found():
+def test_an_output_that_jumps_at_the_point_is_found():
     points = np.array([0.5, 1.0, 1.5])
     ladder = ladder_of(lambda x: np.sin(x) + np.array([0, 1, 0]) * (x >= points), points)
 
@@ -130,7 +130,7 @@ def test_an_output_that_leaps_at_the_point_is_found():
 
 @thoroughly
 @given(points=st.lists(st.floats(0.3, 3), min_size=5, max_size=5), k=st.floats(0.1, 1000), seed=st.integers(0, 99))
-def test_neither_smooth_nor_kinked_outputs_leap(points, k, seed):
+def test_neither_smooth_nor_kinked_outputs_jump(points, k, seed):
     def value(x):
         return np.cos(k * (x - np.array(points))) + abs(x - np.array(points))
 
@@ -146,27 +146,27 @@ def test_the_sides_of_a_kink_have_slopes_of_their_own():
 
 
 @pytest.mark.parametrize("size", [1e-9, 1e-6, 1e-3])
-def test_the_grain_of_a_grown_ladder_is_the_noise_that_most_outputs_show(size):
+def test_the_noise_of_a_grown_ladder_is_the_one_that_most_outputs_show(size):
     ladder = ladder_of(lambda x: np.sin(x) * (1 + size * hashed(x)), np.linspace(0.3, 2.8, 1000))
 
-    assert size < grain(ladder) < 8 * size
+    assert size < noise_of(ladder) < 8 * size
 
 
-def test_the_grain_is_never_finer_than_the_precision():
+def test_the_noise_is_never_finer_than_the_precision():
     ladder = ladder_of(lambda x: 2 * x, [1.0, 2.0])
 
-    assert grain(ladder) >= 0.5 * np.finfo(np.float64).eps
+    assert noise_of(ladder) >= 0.5 * np.finfo(np.float64).eps
 
 
-def test_one_noisy_output_does_not_coarsen_the_grain_of_the_others():
+def test_one_noisy_output_does_not_coarsen_the_noise_of_the_others():
     noisy = np.zeros(100)
     noisy[7] = 1e-3
     ladder = ladder_of(lambda x: np.sin(x) * (1 + noisy * hashed(x)), np.linspace(0.3, 2.8, 100))
 
-    assert grain(ladder) < 1e-14
+    assert noise_of(ladder) < 1e-14
 
 
-def test_watched_outputs_have_the_slopes_that_they_have_among_all():
+def test_a_subset_of_outputs_has_the_slopes_that_it_has_among_all():
     whole = ladder_of(np.sin, np.linspace(0.3, 2.8, 50), (0, 1))
     few = whole.watching(OutputSubset(whole.subject, np.array([3, 40])))
 
@@ -180,7 +180,7 @@ def test_a_sample_takes_every_so_many_outputs():
     assert whole.sampled(7).estimates().value.tolist() == whole.estimates().value[::7].tolist()
 
 
-def test_two_neighbouring_rungs_are_a_ladder_of_their_own():
+def test_two_neighbouring_samples_are_a_ladder_of_their_own():
     ladder = ladder_of(np.sin, [1.0], (-1, 0, 1, 2))
 
     assert [sample.t for sample in ladder.between(1).samples] == [1.0, 4.0]

@@ -207,7 +207,7 @@ WITH_JUMPS = {
 OSCILLATING = {
     "sin(1e6 x)": (lambda x: np.sin(1e6 * x), lambda x: 1e6 * np.cos(1e6 * x)),
     "sin(300 x)": (lambda x: np.sin(300 * x), lambda x: 300 * np.cos(300 * x)),
-    "x with a ripple": (lambda x: x + 1e-3 * np.sin(1e3 * x), lambda x: 1 + np.cos(1e3 * x)),
+    "x with an oscillation": (lambda x: x + 1e-3 * np.sin(1e3 * x), lambda x: 1 + np.cos(1e3 * x)),
 }
 NOISY = {
     f"noise of {level}": (lambda x, level=level: (np.exp(x) * (1 + level * hashed(x))).astype(x.dtype), np.exp)

@@ -1,4 +1,4 @@
-"""Inputs that tie do together what none does alone: their entries are neither right nor wrong, and others still are."""
+"""Inputs that tie do together what none does alone: their entries are neither right nor wrong, and others are."""
 
 import numpy as np
 import pytest

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradproof.engine.jacobian.cover import judge_fully
@@ -64,7 +64,7 @@ def test_the_resolution_is_honest_whatever_the_sizes_of_the_entries(mode, seed, 
 
 
 @both_modes
-@thoroughly
+@settings(thoroughly, max_examples=12)
 @given(seed=seeds, level=st.floats(1e-14, 1e-3))
 def test_the_resolution_is_honest_on_noisy_values(mode, seed, level):
     point = np.random.default_rng(seed).uniform(0.3, 1.1, 8)

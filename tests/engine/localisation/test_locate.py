@@ -9,13 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradproof.engine.contraction import inner
-from gradproof.engine.jacobian.cover import judge_fully
-from gradproof.engine.judging import judge
 from gradproof.engine.localisation.bisection import search
 from gradproof.engine.localisation.locate import SHOWN, localise
 from gradproof.engine.options import Probing
 from gradproof.engine.probing import ask
 from gradproof.engine.results import Verdict
+from support.engine import either_coverage, judged
 from support.numpy_subject import NumpySubject, elementwise
 
 thoroughly = settings(max_examples=100, deadline=None, derandomize=True)
@@ -36,10 +35,6 @@ def summed(size, errors):
     for index, error in errors.items():
         wrong[index] = error
     return NumpySubject(lambda x: np.sin(x).sum(), lambda x, u: (np.cos(x) + wrong) * u[0], np.linspace(0.3, 1.2, size))
-
-
-def judged(subject, seed=0, probes=1):
-    return judge(subject, probes=probes, seed=seed, options=Probing())
 
 
 def indices(judgement):
@@ -149,7 +144,7 @@ def test_all_outputs_that_one_wrong_entry_affects_are_named():
     assert [place.index for place in entry.also] == [(4,)]
 
 
-def test_an_entry_that_the_user_forgives_is_not_shown_beside_one_that_is_not():
+def test_an_entry_that_the_user_tolerates_is_not_shown_beside_one_that_is_not():
     subject = planted(100, {5: 1.0, 50: 1e-3})
     probe = ask(subject, 0, Probing())[0]
     located = localise(probe, Probing(atol=1e-2))
@@ -208,26 +203,26 @@ def test_tensors_are_told_apart_before_they_are_split():
     assert asked[0] == (0, 90)
 
 
-def test_values_without_weight_do_not_spoil_a_weighed_sum():
+def test_values_without_weight_do_not_spoil_a_contraction():
     subject = planted(3, {})
 
     assert inner(subject, np.array([1.0, 0.0, 2.0]), np.array([1.0, np.nan, 3.0])) == 7.0
 
 
 @pytest.mark.parametrize("arguments", [2, 3, 7])
-@pytest.mark.parametrize("judging", [judge, judge_fully])
-def test_every_argument_that_is_wrong_is_named(arguments, judging):
+@either_coverage
+def test_every_argument_that_is_wrong_is_named(arguments, coverage):
     parts = {f"x{number}": 20 for number in range(arguments)}
     factors = np.repeat([1.0 if number == 1 else 1.5 + number for number in range(arguments)], 20)
     points = np.linspace(0.3, 1.2, 20 * arguments)
     subject = elementwise(np.sin, lambda x: np.cos(x) * factors, points, parts=parts)
 
-    judgement = judging(subject, probes=1, seed=0, options=Probing())
+    judgement = judged(subject, coverage=coverage)
 
     assert {finding.argument for finding in judgement.findings} == set(parts) - {"x1"}
 
 
-def test_an_input_that_stands_still_is_not_looked_at_whatever_its_values_do():
+def test_an_input_that_does_not_move_is_not_looked_at_whatever_its_values_do():
     """Values that change from call to call seem to be moved by what does not move."""
     calls = iter(range(10**6))
     subject = NumpySubject(

@@ -170,7 +170,7 @@ def test_inputs_that_tie_are_not_called_wrong():
     assert judge(subject, probes=1, seed=0, options=Probing()).verdict is not Verdict.FAIL
 
 
-def test_an_error_that_the_user_forgives_is_forgiven():
+def test_an_error_that_the_user_tolerates_is_tolerated():
     subject = sines({4321: 1e-4})
 
     assert judge(subject, probes=1, seed=0, options=Probing(atol=1e-3)).verdict is Verdict.PASS
