@@ -57,8 +57,7 @@ class IllConditioned:
         subject, direction = comparison.subject, comparison.direction
         if len(direction.shape) > 1:  # columns are asked about one by one, as entries
             return None
-        size = max(abs(probe.claim.slope), probe.claim.largest_contribution)
-        if not error <= SLIGHT * size:
+        if not error <= SLIGHT * _size(probe) or not all(map(_is_slight, comparison.probes)):
             return None
         asked, weights = (probe.cotangent, direction) if subject.mode == "reverse" else (direction, probe.cotangent)
         claims = [
@@ -72,6 +71,15 @@ class IllConditioned:
             "matrix that is nearly singular.",
             "Check at a point that is better conditioned: there every digit counts.",
         )
+
+
+def _size(probe: Probe) -> float:
+    return max(abs(probe.claim.slope), probe.claim.largest_contribution)
+
+
+def _is_slight(probe: Probe) -> bool:
+    """Return True if a probe's error is of a rule that is right to two digits."""
+    return abs(probe.claim.slope - probe.sums.slope) <= SLIGHT * _size(probe)
 
 
 def question(subject: Subject, seed: int) -> Array:
