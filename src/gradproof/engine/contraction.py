@@ -1,4 +1,4 @@
-"""The two sides of a question, inner: the slopes of all outputs under a cotangent, and what a gradient claims."""
+"""Contractions with a cotangent: of the measured slopes of all outputs, with their bars, and of claimed ones."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ def contract_each(ladder: Ladder, cotangents: list[Array], low: int = 0, high: i
 
 
 def glance(ladder: Ladder, cotangents: list[Array]) -> list[Contraction]:
-    """The same for very many outputs on two samples, with bars from an eighth of them: enough where nothing is in doubt.
+    """Contract very many outputs on two samples, with bars from an eighth of them: enough where nothing is in doubt.
 
     The values are let go one after the other, the cotangents read slice by slice, and only the eighth is held.
     An output of which the slope is not known makes the sum NaN, and one with an odd bar may go unseen: then the bar is
-    too small, not too wide, and what disagrees with it is inner in full.
+    too small, not too wide, and what disagrees with it is contracted in full.
     """
     subject, around = ladder.subject, ladder.noise()
     xp = subject.arrays

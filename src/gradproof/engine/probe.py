@@ -25,7 +25,7 @@ MEANINGFUL = 0.2  # a bar wider than this fraction of the largest contribution w
 ZERO = 1e-3  # and wider than this fraction of what the values' size suggests, it does not show a gradient to be zero
 LOW = 1e-10  # precision, above which a bar alone does not separate right from wrong
 LOW_MARGIN = 1.3  # bars beyond the bar that an error must have then
-HIDING = 0.02  # and wider than this fraction of the slope seen from coarse_slopes, it may hide one
+HIDING = 0.02  # and wider than this fraction of the slope on the coarsest step, it may hide one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

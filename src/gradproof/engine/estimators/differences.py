@@ -1,15 +1,15 @@
 """Slopes from function values alone, each with its own error bar.
 
-Two neighbouring samples of a ladder give an extrapolated slope (Richardson, 1911), three give one of the next order. Each
-comes with a bar made of three parts:
+Two neighbouring samples of a ladder give an extrapolated slope (Richardson, 1911), three give one of the next order.
+Each comes with a bar made of three parts:
 
 - truncation: how far the slopes on the samples differ from each other;
 - noise: the even fourth difference of the values, which for a smooth function is rounding noise amplified 38-fold, and
   at a kink is proportional to the jump of the slope. The largest one seen at this step or a smaller one counts;
 - a floor: the rounding of the values, as fine as their type allows, or as coarse as most outputs show it to be.
 
-With `BEND` = 1/20 the bar covers the one-sided slopes of any function with one kink within the samples, wherever it lies:
-writing θ for the kink's distance over the lower step and J for the jump, the error is at most J(1/2 − 21θ/40) and
+With `BEND` = 1/20 the bar covers the one-sided slopes of any function with one kink within the samples, wherever it
+lies: writing θ for the kink's distance over the lower step and J for the jump, the error is at most J(1/2 − 21θ/40) and
 the bar at least J(3θ/8 + |12 − 15θ|/20).
 
 Everything here is pure and works on whole vectors of outputs at once.
@@ -79,18 +79,21 @@ class _Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """What is known of the noise in values beyond one output's own: the company it keeps.
+    """What is known of the noise in values beyond what one output shows by itself.
 
     One output shows its noise in one number for each pair of samples, which is small by accident now and then; the
-    outputs together do not. `rounding` is that of their type relative to their size, `grain` the rounding that they
-    show, `tiny` the distance of the smallest numbers, `step_rounding` the rounding of a step below t = 1 relative to that of
-    t = 1, and `background` for each pair of samples the even fourth difference that is usual among the outputs. From `wide` on
-    a step is so long that no half precision rounds it away. `share` is the rounding of values that are cast relative
-    to what they change by: where they leave from zero that is their size.
+    outputs together do not.
+
+    - `rounding`: the rounding of values, relative, that their type allows; `shown`: the rounding that they show;
+    - `tiny`: the distance between the smallest numbers;
+    - `step_rounding`: the rounding of a step below t = 1, relative to that of t = 1;
+    - `background`: for each pair of samples the even fourth difference that is usual among the outputs;
+    - `wide`: the step from which on no half precision rounds it away;
+    - `share`: the rounding of values that are cast, relative to their change: that is their size if they start at zero.
     """
 
     rounding: float
-    grain: float
+    shown: float
     tiny: float
     step_rounding: float
     background: tuple[float, ...] = ()
@@ -102,7 +105,7 @@ def best_slopes(xp: Array, centre: Array, samples: list[Sample], around: Noise) 
     """For each output the estimate with the smallest bar, from the finest samples up.
 
     A coarser estimate is taken only where it is consistent with the finer ones, and where the finest show no kink:
-    what looks smooth from coarse_slopes may be made of many kinks.
+    what looks smooth on coarse steps may be made of many kinks.
     """
     floor = abs(centre)
     floor *= around.rounding
@@ -143,8 +146,8 @@ def noise_around(centre: Array, samples: list[Sample], least: Noise) -> Noise:
     evens = [sample.split(centre)[1] for sample in samples]
     fourths = [abs(RATIO**2 * lower - upper).tolist() for lower, upper in pairwise(evens)]
     shares = sorted(fourth / size for fourth, size in zip(fourths[0], sizes, strict=True) if size > 0 and fourth >= 0)
-    grain = DEVIATIONS * shares[len(shares) // 2] / (0.67 * FOURTH) if shares else 0.0
-    return replace(least, grain=max(least.grain, min(grain, COARSEST)), background=tuple(map(_usual, fourths)))
+    shown = DEVIATIONS * shares[len(shares) // 2] / (0.67 * FOURTH) if shares else 0.0
+    return replace(least, shown=max(least.shown, min(shown, COARSEST)), background=tuple(map(_usual, fourths)))
 
 
 def precision_shown(xp: Array, values: list[Array]) -> float:
@@ -187,7 +190,7 @@ def _central_slopes(xp: Array, centre: Array, samples: list[Sample], floor: Arra
         if around.background and around.background[k] > 0:
             noise = noise.clip(around.background[k])
         uncertain = noise * (BEND / lower.t)
-        uncertain += floor if lower.t == 1 else floor * (around.grain / around.rounding / lower.t)
+        uncertain += floor if lower.t == 1 else floor * (around.shown / around.rounding / lower.t)
         if lower.t < 1:
             uncertain += abs(odd[k]) * (around.step_rounding / lower.t)
         if around.share:
@@ -210,14 +213,14 @@ def _central_slopes(xp: Array, centre: Array, samples: list[Sample], floor: Arra
         for k, pair in enumerate(pairs):
             pair.flat = (odd[k] == 0) & (even[k] == 0) & (odd[k + 1] == 0) & (even[k + 1] == 0)
             # A value that stays exactly zero is what is left of a difference: one rounding of one is lost in it.
-            lost = (pair.flat & (centre == 0)) * (around.grain / samples[k].t)
+            lost = (pair.flat & (centre == 0)) * (around.shown / samples[k].t)
             pair.bar += lost
             if k < len(triples):
                 triples[k].bar += lost
         _distrust_structure(
             xp,
             fourths,
-            (FOURTH * around.grain / around.rounding) * floor + (around.background[0] if around.background else 0.0),
+            (FOURTH * around.shown / around.rounding) * floor + (around.background[0] if around.background else 0.0),
             pairs,
             triples,
         )
@@ -304,7 +307,7 @@ def _one_sided_slopes(xp: Array, centre: Array, samples: list[Sample], around: N
         for sign, near, far in ((1.0, lower.plus, upper.plus), (-1.0, lower.minus, upper.minus)):
             fine, coarse = (near - centre) * (sign / lower.t), (far - centre) * (sign / upper.t)
             drop = fine - coarse
-            rounding = around.grain * (abs(centre) + abs(near) + abs(far)) + around.tiny
+            rounding = around.shown * (abs(centre) + abs(near) + abs(far)) + around.tiny
             bar = abs(drop) + (rounding * 4 + around.step_rounding * abs(fine)) * (1 / lower.t)
             known = xp.isfinite(bar)
             yield xp.where(known, fine + drop * (1 / (RATIO - 1)), 0.0), xp.where(known, bar, math.inf)

@@ -93,7 +93,7 @@ class Ladder:
         return self._farthest
 
     def coarse_slopes(self) -> Array:
-        """How steeply each output leaves its value at the point, seen from coarse_slopes."""
+        """How steeply each output leaves its value at the point, on the coarsest step."""
         change, step = self.farthest()
         return self.subject.arrays.where(change == change, change / step, 0.0)
 
@@ -131,7 +131,7 @@ class Ladder:
         return other
 
     def noise(self) -> Noise:
-        """The noise of values: what their type allows, or, on more than two samples, what is usual among the outputs."""
+        """The noise of values: what their type allows, or, on three samples or more, what the outputs usually show."""
         if self._noise is None:
             unit = self.subject.numbers.precision
             every = slice(None, None, max(1, self.subject.outputs.size // SAMPLE))
@@ -139,7 +139,7 @@ class Ladder:
             rounding = ROUNDING * max(unit, cast)
             least = Noise(
                 rounding=rounding,
-                grain=rounding,
+                shown=rounding,
                 tiny=self.subject.numbers.tiny,
                 step_rounding=4 * unit / first_step(unit),
                 wide=math.inf if cast > unit else WIDE / first_step(unit),
@@ -151,7 +151,7 @@ class Ladder:
         return self._noise
 
     def _cast(self, where: slice) -> float:
-        """The precision that the values show on the coarsest sample, the finest and at the point, if it is a low one."""
+        """The precision that values show on the coarsest and the finest sample and at the point, if it is a low one."""
         seen = [
             side for sample in (self.samples[0], self.samples[-1]) for side in (sample.minus[where], sample.plus[where])
         ]
