@@ -180,13 +180,12 @@ class Evidence:
         """Find the wrong entries behind a disagreement, and say what is wrong, or what explains them all."""
         for probe in disagreement.probes:  # where errors cancel along one direction, they do not along another
             located = self.wrong_entries(probe)
-            disagreement = replace(disagreement, probe=probe)
             if located.entries:
+                disagreement = replace(disagreement, probe=probe)
                 break
         else:
-            unlocated = self._compared(Kind.UNLOCATED, disagreement.probe)
-            obstacle = explain(unlocated)
-            return self._blocked(obstacle) if obstacle else self.failed((spread_thinly(unlocated.probe),))
+            obstacle = explain(self._compared(Kind.UNLOCATED, disagreement.probe))
+            return self._blocked(obstacle) if obstacle else self.failed((spread_thinly(disagreement.probe),))
         entries = [self._entry(disagreement, *pair, located) for pair in located.entries]
         wrong, obstacle = unexplained(entries)
         if not wrong and obstacle is not None:

@@ -57,8 +57,8 @@ def ask(
     they are looked at by themselves: the answer is then two probes along one direction, of the calm outputs and of
     those few. A pushforward is then held against the slopes output by output.
 
-    A probe that is `confirming` another, of which the ladder was grown, is done after four evaluations if it disagrees
-    by far more than its bar.
+    A probe of a large function that is `confirming` another, of which the ladder was grown, is done after four
+    evaluations if it disagrees by far more than its bar.
     """
     first = options.first(subject)
     step, whole = first.length, subject.direction(seed, first)
@@ -86,7 +86,7 @@ def _asked(ladder: Ladder, step: float, seed: int, options: Probing, confirming:
             probe = _claimed(ladder, cotangent, sums, seed, options)
             refined = _by_blocks(probe, options) if _clear(probe) else probe
             clearly = GROSS * probe.bar < probe.excess < math.inf and probe.sums.bar <= FINE * probe.sums.size
-            if confirming and clearly and _all_move(ladder):
+            if confirming and subject.inputs.size >= LARGE and clearly and _all_move(ladder):
                 return [probe]
             if not (_clear(probe) and refined.agrees):
                 return _doubted(refined, cotangent, step, options)

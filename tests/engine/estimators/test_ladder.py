@@ -26,7 +26,7 @@ def ladder_of(value, points, exponents=(-2, -1, 0, 1), seed=0, **options):
 
 def noise_of(ladder):
     """The rounding of values relative to their size that the ladder reckons with."""
-    return ladder.noise().grain
+    return ladder.noise().shown
 
 
 def bends(ladder):
