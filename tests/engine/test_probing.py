@@ -11,7 +11,7 @@ from gradproof.engine.contraction import CAUTION, claim_of, contract, contract_e
 from gradproof.engine.estimators.ladder import Ladder
 from gradproof.engine.estimators.steps import first_step
 from gradproof.engine.options import Probing
-from gradproof.engine.probing import BLOCKS, GATHERED, ask
+from gradproof.engine.probing import BLOCKS, GATHERED, LARGE, ask
 from gradproof.engine.subject import Step
 from support.numpy_subject import NumpySubject, elementwise, hashed
 
@@ -348,8 +348,8 @@ def test_one_undefined_output_among_very_many_is_set_aside_and_the_rest_agree():
     assert sum(probe.unresolved for probe in probes) <= 1
 
 
-def test_a_clear_disagreement_is_confirmed_after_four_evaluations_and_one_pullback():
-    subject = sine([0.5, 1.0, 2.0], wrong=0.1)
+def test_a_clear_disagreement_of_a_large_function_is_confirmed_after_four_evaluations_and_one_pullback():
+    subject = sine(np.linspace(0.5, 1.2, LARGE), wrong=0.1)
     (probe,) = ask(subject, 0, Probing(), confirming=True)
 
     assert not probe.agrees
