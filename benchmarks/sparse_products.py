@@ -67,15 +67,15 @@ def product(way: str) -> Callable[[Tensor, Tensor], Tensor]:
 def matrix(n: int, layout: str) -> Tensor:
     """Ten entries in every row, at random, none twice."""
     generator = torch.Generator().manual_seed(n)
-    places = torch.randint(n - ENTRIES + 1, (n, ENTRIES), generator=generator).sort(1).values
-    places += torch.arange(ENTRIES)
+    col_indices = torch.randint(n - ENTRIES + 1, (n, ENTRIES), generator=generator).sort(1).values
+    col_indices += torch.arange(ENTRIES)
     values = torch.randn(n * ENTRIES, generator=generator)
-    starts = torch.arange(0, n * ENTRIES + 1, ENTRIES)
+    crow_indices = torch.arange(0, n * ENTRIES + 1, ENTRIES)
     if layout == "csr":
-        return torch.sparse_csr_tensor(starts, places.reshape(-1), values, (n, n), check_invariants=False)
+        return torch.sparse_csr_tensor(crow_indices, col_indices.reshape(-1), values, (n, n), check_invariants=False)
     rows = torch.arange(n).repeat_interleave(ENTRIES)
-    indices = torch.stack([rows, places.reshape(-1)])
-    del places, rows, starts
+    indices = torch.stack([rows, col_indices.reshape(-1)])
+    del col_indices, rows, crow_indices
     return torch.sparse_coo_tensor(indices, values, (n, n), check_invariants=False, is_coalesced=True)
 
 
@@ -108,8 +108,8 @@ def measure(way: str, layout: str, n: int, k: int, options: argparse.Namespace) 
     assert result is not None
     assert sparse.grad is not None
     assert dense.grad is not None
-    rows, places = _positions(n)
-    on_pattern = sparse.grad[rows, places] if sparse.grad.layout is torch.strided else _stored(sparse.grad)
+    rows, columns = _positions(n)
+    on_pattern = sparse.grad[rows, columns] if sparse.grad.layout is torch.strided else _stored(sparse.grad)
     return {
         "first": times[0],
         "later": statistics.median(times[1:] or times),

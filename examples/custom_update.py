@@ -5,15 +5,15 @@ Run with `python examples/custom_update.py`.
 
 import torch
 
-from gradproof.sparse import Pattern, apply_gradient_, matmul
+from gradproof.sparse import Pattern, apply_gradient_, matmul, repack
 
 
 def main() -> list[float]:
     """Fit a sparse matrix by moving a tenth of its entries at a time; gives the losses."""
     torch.manual_seed(0)
     pattern = Pattern.random((30, 40), 0.2)
-    matrix = pattern.tensor(torch.randn(pattern.entries)).to_sparse_coo().coalesce().requires_grad_()
-    truth = pattern.tensor(torch.randn(pattern.entries))
+    matrix = repack(torch.randn(pattern.entries), pattern).to_sparse_coo().coalesce().requires_grad_()
+    truth = repack(torch.randn(pattern.entries), pattern)
     x = torch.randn(40, 100)
     y = matmul(truth, x)
     losses = []

@@ -5,7 +5,7 @@ Run with `python examples/sparse_linear.py`.
 
 import torch
 
-from gradproof.sparse import Pattern, SparseLinear, check_step
+from gradproof.sparse import Pattern, SparseLinear, check_step, repack
 
 
 def main() -> list[float]:
@@ -13,7 +13,7 @@ def main() -> list[float]:
     torch.manual_seed(0)
     samples, features, outputs = 200, 50, 10
     inputs = Pattern.random((samples, features), 0.1)
-    x = inputs.tensor(torch.randn(inputs.entries))
+    x = repack(torch.randn(inputs.entries), inputs)
     truth = SparseLinear(features, outputs, density=0.2, bias=False)
     observed = Pattern.random((samples, outputs), 0.3)
     with torch.no_grad():

@@ -5,7 +5,7 @@ Run with `python examples/sparse_sum.py`.
 
 import torch
 
-from gradproof.sparse import apply_gradient_, entries
+from gradproof.sparse import apply_gradient_, unpack
 
 
 def main() -> list[float]:
@@ -15,7 +15,7 @@ def main() -> list[float]:
     before = matrix.detach().row_indices().clone()
     losses = []
     for _ in range(20):
-        loss = (entries(matrix).sum() - 1).square()
+        loss = (unpack(matrix)[0].sum() - 1).square()
         matrix.grad = None
         loss.backward()
         apply_gradient_(matrix, matrix.grad, lr=0.02)

@@ -10,11 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from gradproof.errors import InputError
-from gradproof.frameworks.torch.layouts import index_tensors, stored_values
-from gradproof.frameworks.torch.makeup import is_sparse
-from gradproof.sparse.layouts import require_sparse
 from gradproof.sparse.pattern import Pattern
-from gradproof.sparse.reading import read_at
+from gradproof.sparse.pattern.cache import keep_facts
+from gradproof.sparse.pattern.layouts import index_tensors, is_sparse, require_sparse, stored_values
+from gradproof.sparse.pattern.values import read_at
 
 
 def named(parameters: Any) -> dict[str, Tensor]:
@@ -48,7 +47,7 @@ def write(tensor: Tensor, values: Tensor) -> None:
     """Put values into a parameter."""
     memory(tensor).copy_(values)
     if is_sparse(tensor):
-        Pattern.kept(tensor)
+        keep_facts(tensor)
 
 
 @dataclass(frozen=True, slots=True)

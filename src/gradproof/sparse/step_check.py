@@ -176,7 +176,7 @@ def _structure(
                 kind="pattern",
                 message=f"The step changed which entries {name} stores, or its shape.",
                 argument=name,
-                hint="A step writes to the stored values alone: use gradproof.sparse.optimiser or apply_gradient_.",
+                hint="A step writes to the stored values alone: use gradproof.sparse.optimizer or apply_gradient_.",
             )
         elif name in allowed:
             outside = ((new.values != old.values) & ~allowed[name].mask()).nonzero()

@@ -12,7 +12,9 @@ import torch
 from torch import Tensor
 from torch.masked import MaskedTensor, masked_tensor
 
-from gradproof.frameworks.torch.layouts import SPARSE, index_tensors, piece_of, stored_values, with_values
+from gradproof.sparse.pattern.grid import piece_of
+from gradproof.sparse.pattern.layouts import index_tensors, stored_values, with_values
+from gradproof.sparse.pattern.layouts import is_sparse as is_sparse
 
 LARGE = 1 << 12  # entries from which on indices may be shared between copies of our own
 SURROUNDINGS = 1 << 16  # entries of a view's base that are copied along with it
@@ -21,11 +23,6 @@ SURROUNDINGS = 1 << 16  # entries of a view's base that are copied along with it
 def is_plain(tensor: Tensor) -> bool:
     """Whether a tensor is made of itself alone."""
     return tensor.layout == torch.strided and not isinstance(tensor, MaskedTensor)
-
-
-def is_sparse(tensor: Tensor) -> bool:
-    """Whether a tensor is stored by its entries."""
-    return tensor.layout in SPARSE and not isinstance(tensor, MaskedTensor)
 
 
 def can_hold_other_memory(tensor: Tensor) -> bool:

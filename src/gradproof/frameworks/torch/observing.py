@@ -16,10 +16,10 @@ from torch import Tensor
 from gradproof.engine.estimators.steps import first_step
 from gradproof.engine.subject import DerivativeError, Step
 from gradproof.frameworks.torch.charts import Observed, Stored, observed, widened
-from gradproof.frameworks.torch.layouts import index_tensors, stored_values, with_values
 from gradproof.frameworks.torch.makeup import is_sparse
-from gradproof.frameworks.torch.patterns import same_pattern
 from gradproof.frameworks.torch.spaces import Space
+from gradproof.sparse.pattern.layouts import index_tensors, stored_values, with_values
+from gradproof.sparse.pattern.reading import same_pattern
 
 if TYPE_CHECKING:
     from gradproof.frameworks.torch.subject import TorchSubject

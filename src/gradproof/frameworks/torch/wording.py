@@ -8,8 +8,8 @@ from typing import Any
 from torch import Tensor
 
 from gradproof.engine.subject import DerivativeError
-from gradproof.frameworks.torch.layouts import name_of
 from gradproof.frameworks.torch.makeup import is_plain
+from gradproof.sparse.pattern.layouts import name_of
 
 ABSENT = (
     "once_differentiable",

@@ -7,7 +7,7 @@ import torch
 from torch.masked import masked_tensor
 
 from gradproof import Reason, Verdict, check
-from gradproof.frameworks.torch.layouts import index_tensors, stored_values, with_values
+from gradproof.sparse.pattern.layouts import index_tensors, stored_values, with_values
 from support.sparse_samples import EXAMPLES, example
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from gradproof.frameworks.torch.charts import Semantics, chart_of
-from gradproof.frameworks.torch.charts.sampling import ALL
+from gradproof.sparse.pattern.templates import ALL
 from support.charts import FULL, MASKED, places
 from support.sparse_samples import example
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gradproof import check
 from gradproof.errors import InputError
 from gradproof.frameworks.torch.charts import Semantics, chart_of
-from gradproof.frameworks.torch.layouts import index_tensors, stored_values
+from gradproof.sparse.pattern.layouts import index_tensors, stored_values
 from support.charts import DTYPES, FULL, MASKED, drawn, entries, places
 from support.sparse_samples import EXAMPLES, EXAMPLES_OF_EACH, Form, build, example, samples
 

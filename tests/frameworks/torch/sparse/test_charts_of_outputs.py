@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 
 from gradproof.frameworks.torch.charts import observed, widened
-from gradproof.frameworks.torch.layouts import index_tensors, stored_values
+from gradproof.sparse.pattern.layouts import index_tensors, stored_values
 from support.charts import DTYPES, drawn, entries, width
 from support.sparse_samples import EXAMPLES_OF_EACH, Form, build, samples
 

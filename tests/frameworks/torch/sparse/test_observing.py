@@ -5,8 +5,8 @@ import torch
 
 from gradproof import check
 from gradproof.frameworks.torch.charts import Semantics
-from gradproof.frameworks.torch.layouts import index_tensors, stored_values
 from gradproof.frameworks.torch.subject import TorchSubject
+from gradproof.sparse.pattern.layouts import index_tensors, stored_values
 
 DIAGONAL = {"COO": torch.eye(4).double().to_sparse(), "CSR": torch.eye(4).double().to_sparse_csr()}
 

@@ -16,13 +16,12 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from gradproof.errors import InputError
 from gradproof.frameworks.torch.charts.chart import Chart, Semantics, added, alike
 from gradproof.frameworks.torch.charts.masked import Unmasked
-from gradproof.frameworks.torch.charts.sampling import extended
 from gradproof.frameworks.torch.charts.sparse import Observed, Stored
 from gradproof.frameworks.torch.charts.strided import Strided, spread
-from gradproof.frameworks.torch.faults import fault_of
-from gradproof.frameworks.torch.layouts import SPARSE, name_of, pattern_of
 from gradproof.frameworks.torch.makeup import data_and_mask, is_sparse
-from gradproof.frameworks.torch.patterns import merged
+from gradproof.sparse.pattern.layouts import SPARSE, name_of, zeros_template
+from gradproof.sparse.pattern.templates import extended, union
+from gradproof.sparse.pattern.validation import fault_of
 
 __all__ = [
     "Chart",
@@ -49,7 +48,9 @@ def chart_of(point: Tensor, semantics: Semantics) -> Chart:
         return Unmasked(chart_of(data, Semantics(masked=True)), mask, data)
     if not is_sparse(point):
         return Strided(point)
-    return Stored(point) if semantics.masked else Stored(point, *extended(point, semantics))
+    if semantics.masked:
+        return Stored(point)
+    return Stored(point, *extended(point, complete=semantics.complete, seed=semantics.seed))
 
 
 def observed(value: Tensor, pattern: Tensor | None, *, everywhere: bool) -> Chart:
@@ -67,8 +68,8 @@ def widened(path: str, pattern: Tensor | None, value: Tensor) -> Tensor:
     """A pattern that stores, in no memory but its indices', what a pattern does and what a sparse value does."""
     refuse_malformed(path, value)
     if pattern is None:
-        return pattern_of(merged([value]))
-    return pattern_of(merged([pattern, value])) if alike(value, pattern) else pattern
+        return zeros_template(union([value]))
+    return zeros_template(union([pattern, value])) if alike(value, pattern) else pattern
 
 
 def refuse_unreadable(path: str, tensor: Tensor) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -9,7 +11,9 @@ import torch
 from torch import Tensor
 from torch.masked import MaskedTensor
 
+from gradproof.engine.subject import DerivativeError
 from gradproof.frameworks.torch.makeup import as_real
+from gradproof.sparse.pattern.validation import MalformedTensorError
 
 
 class Chart(Protocol):
@@ -62,6 +66,15 @@ class Semantics:
     masked: bool = False
     complete: bool = False
     seed: int = 0
+
+
+@contextmanager
+def refusing_malformed() -> Iterator[None]:
+    """Turn the error about a malformed gradient into one about the derivative."""
+    try:
+        yield
+    except MalformedTensorError as error:
+        raise DerivativeError(str(error), malformed=True) from error
 
 
 def alike(tensor: Tensor, other: Tensor) -> bool:

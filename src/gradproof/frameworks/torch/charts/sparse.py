@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from gradproof.engine.estimators.ladder import slices
-from gradproof.frameworks.torch.charts.chart import added, alike, shaped
-from gradproof.frameworks.torch.layouts import name_of, stored_values, with_values
+from gradproof.frameworks.torch.charts.chart import added, alike, refusing_malformed, shaped
 from gradproof.frameworks.torch.makeup import as_real, refilled
-from gradproof.frameworks.torch.patterns import Cells
+from gradproof.sparse.pattern.layouts import name_of, stored_values, with_values
+from gradproof.sparse.pattern.reading import EntryReader
 
 MIXER = 0x9E3779B97F4A7C15 - 2**64  # odd, with bits everywhere: multiplying by it scatters neighbouring keys
 
@@ -27,22 +27,23 @@ class Stored:
     hidden = 0
 
     def __init__(self, point: Tensor, template: Tensor | None = None, own: Tensor | None = None) -> None:
-        self.shape, self._cells = tuple(point.shape), Cells(point if template is None else template)
+        self.shape, self._reader = tuple(point.shape), EntryReader(point if template is None else template)
         self._values, self._own, self._masked = stored_values(point), own, own is None
         self._like = stored_values(self.template)
-        self._starts: list[int] = []  # of the point's own cells in each piece of the template
+        self._first: list[int] = []  # of the point's own cells in each piece of the template
         self._unread, self._strided = 0, False
         self.size = self._like.numel() * (2 if self._like.is_complex() else 1)
 
     @property
     def template(self) -> Tensor:
         """The pattern of the coordinates, without values."""
-        return self._cells.template
+        return self._reader.template
 
     def read(self, tensor: Tensor) -> Tensor:
         """What is stored elsewhere counts for nothing; under full semantics it was not asked about."""
         self._strided = self._strided or tensor.layout == torch.strided
-        return as_real(self._cells.read(tensor, self._count if self._masked else None)).reshape(-1)
+        with refusing_malformed():
+            return as_real(self._reader.read(tensor, self._count if self._masked else None)).reshape(-1)
 
     def make(self, coordinates: Tensor) -> Tensor:
         """On the template's pattern."""
@@ -71,10 +72,10 @@ class Stored:
             return values
         width = self.size // len(self._own)
         rows, point = as_real(values).view(-1, width), as_real(self._values).reshape(-1, width)
-        if not self._starts:
+        if not self._first:
             counts = [int(self._own[where].sum()) for where in slices(0, len(rows))]
-            self._starts = [0, *itertools.accumulate(counts)]
-        for where, (start, stop) in zip(slices(0, len(rows)), itertools.pairwise(self._starts), strict=True):
+            self._first = [0, *itertools.accumulate(counts)]
+        for where, (start, stop) in zip(slices(0, len(rows)), itertools.pairwise(self._first), strict=True):
             piece = torch.zeros_like(rows[where])
             rows[where].add_(piece.masked_scatter_(self._own[where, None], point[start:stop]))
         return values
@@ -87,8 +88,8 @@ class Stored:
         """Batch, row, column, dense index."""
         own = True
         if self._own is not None:
-            own = bool(self._own[offset // max(1, math.prod(self._cells.grid.payload))])
-        return self._cells.index(offset), own
+            own = bool(self._own[offset // max(1, math.prod(self._reader.grid.payload))])
+        return self._reader.index(offset), own
 
     def words(self) -> str:
         """The layout, and how much is stored."""
@@ -98,8 +99,8 @@ class Stored:
         """What the gradient held beside the stored entries, or how many of the others were probed."""
         if self._masked:
             return self._ignored(path)
-        probed = self._cells.count - self._stored()
-        free = self._cells.grid.cells - self._stored()
+        probed = self._reader.count - self._stored()
+        free = self._reader.grid.cells - self._stored()
         if probed >= free:
             return []
         share = 1 - 0.01 ** (1 / max(1, probed))
@@ -115,7 +116,7 @@ class Stored:
         return [f"{gradient} is read only where something is stored (masked=True)."] if self._strided else []
 
     def _stored(self) -> int:
-        return self._cells.count if self._own is None else int(self._own.sum())
+        return self._reader.count if self._own is None else int(self._own.sum())
 
     def _count(self, _: Tensor, values: Tensor) -> None:
         self._unread = max(self._unread, int((values != 0).sum()))
@@ -132,8 +133,8 @@ class Observed:
 
     def __init__(self, template: Tensor, *, everywhere: bool = True) -> None:
         self._everywhere = everywhere
-        self.shape, self._cells = tuple(template.shape), Cells(template)
-        self._like = stored_values(self._cells.template)
+        self.shape, self._reader = tuple(template.shape), EntryReader(template)
+        self._like = stored_values(self._reader.template)
         self.size = 1 + self._like.numel() * (2 if self._like.is_complex() else 1)
 
     def read(self, tensor: Tensor) -> Tensor:
@@ -144,16 +145,17 @@ class Observed:
             signs = torch.where(keys * MIXER > 0, 1.0, -1.0).reshape(-1, *(1,) * (as_real(values).dim() - 1))
             elsewhere.add_((as_real(values) * signs).sum())
 
-        found = as_real(self._cells.read(tensor, rest if self._everywhere else None)).reshape(-1)
+        with refusing_malformed():
+            found = as_real(self._reader.read(tensor, rest if self._everywhere else None)).reshape(-1)
         return torch.cat([found, elsewhere.reshape(1).to(found.dtype)])
 
     def make(self, coordinates: Tensor) -> Tensor:
         """On the pattern of the point and its surroundings."""
-        return with_values(self._cells.template, shaped(coordinates[:-1], self._like))
+        return with_values(self._reader.template, shaped(coordinates[:-1], self._like))
 
     def forget(self) -> None:
         """Let go of what is known of the patterns of tensors that were read."""
-        self._cells.forget()
+        self._reader.forget()
 
     def origin(self, point: Tensor) -> Tensor:
         """An output is not moved."""
@@ -165,17 +167,17 @@ class Observed:
 
     def fits(self, tensor: Tensor) -> bool:
         """Of the same layout and shape."""
-        return alike(tensor, self._cells.template)
+        return alike(tensor, self._reader.template)
 
     def index(self, offset: int) -> tuple[tuple[int, ...], bool | None]:
         """Batch, row, column, dense index; nothing for what is elsewhere."""
         if offset >= self._like.numel():
             return (), None
-        return self._cells.index(offset), None
+        return self._reader.index(offset), None
 
     def words(self) -> str:
         """The layout."""
-        return f"{name_of(self._cells.template.layout)}, {self._cells.count:,} stored"
+        return f"{name_of(self._reader.template.layout)}, {self._reader.count:,} stored"
 
     def remarks(self, path: str) -> list[str]:
         """None."""

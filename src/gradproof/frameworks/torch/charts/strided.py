@@ -5,11 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradproof.engine.subject import DerivativeError
-from gradproof.frameworks.torch.charts.chart import added, as_complex
-from gradproof.frameworks.torch.faults import fault_of
-from gradproof.frameworks.torch.layouts import name_of, unravelled
+from gradproof.frameworks.torch.charts.chart import added, as_complex, refusing_malformed
 from gradproof.frameworks.torch.makeup import as_real, fills_its_storage, overlaps, replica
+from gradproof.sparse.pattern.grid import unravel
+from gradproof.sparse.pattern.validation import require_well_formed
 
 
 class Strided:
@@ -47,7 +46,7 @@ class Strided:
 
     def index(self, offset: int) -> tuple[tuple[int, ...], bool | None]:
         """Row by row."""
-        return unravelled(offset, self.shape), None
+        return unravel(offset, self.shape), None
 
     def words(self) -> str:
         """None."""
@@ -62,6 +61,6 @@ def spread(tensor: Tensor) -> Tensor:
     """A tensor as a strided one, once it is known to be well formed."""
     if tensor.layout == torch.strided:
         return tensor
-    if fault := fault_of(tensor):
-        raise DerivativeError(f"a {name_of(tensor.layout)} tensor is malformed: {fault}", malformed=True)
+    with refusing_malformed():
+        require_well_formed(tensor)
     return tensor.to_dense()

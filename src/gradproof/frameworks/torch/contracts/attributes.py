@@ -15,9 +15,9 @@ from gradproof.engine.results import Finding
 from gradproof.frameworks.torch.arguments import differentiable
 from gradproof.frameworks.torch.contracts.asking import arriving, custom_nodes, function_name, gradients
 from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms
-from gradproof.frameworks.torch.layouts import name_of
 from gradproof.frameworks.torch.makeup import is_sparse
 from gradproof.frameworks.torch.subject import TorchSubject
+from gradproof.sparse.pattern.layouts import name_of
 
 
 def attributes(subject: TorchSubject, terms: Terms) -> Outcome:

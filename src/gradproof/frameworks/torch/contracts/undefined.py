@@ -12,9 +12,9 @@ from gradproof.frameworks.torch.contracts.asking import coordinates, gradients, 
 from gradproof.frameworks.torch.contracts.comparing import gap, noise_of_pullback
 from gradproof.frameworks.torch.contracts.standins import raises_alike_for_empty_zeros
 from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken
-from gradproof.frameworks.torch.layouts import BLOCKED
 from gradproof.frameworks.torch.makeup import is_sparse
 from gradproof.frameworks.torch.subject import TorchSubject
+from gradproof.sparse.pattern.layouts import BLOCKED
 
 ADVICE = (
     "After ctx.set_materialize_grads(False) an output that was not used has None for its incoming gradient: treat it "

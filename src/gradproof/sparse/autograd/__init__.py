@@ -1,0 +1,1 @@
+"""Differentiable operations on sparse tensors: conversions, products, sums along rows and columns, softmax."""

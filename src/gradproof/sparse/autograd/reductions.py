@@ -1,0 +1,114 @@
+"""Elementwise products with a dense tensor, sums along rows and columns, softmax over rows."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from gradproof.errors import InputError
+from gradproof.sparse.autograd.conversions import repack
+from gradproof.sparse.autograd.products import Sparse, parts
+from gradproof.sparse.pattern import Pattern
+from gradproof.sparse.pattern.layouts import require_tensor
+
+
+def multiply(sparse: Sparse, dense: Tensor) -> Tensor:
+    """Multiply elementwise by a strided tensor, which is read at the stored entries, and may be broadcast.
+
+    Returns a sparse tensor for a sparse tensor, and values for a pair of pattern and values.
+
+    >>> import torch
+    >>> a = torch.tensor([[0.0, 2.0], [3.0, 0.0]]).to_sparse_csr()
+    >>> multiply(a, torch.tensor([[10.0], [100.0]])).to_dense()
+    tensor([[  0.,  20.],
+            [300.,   0.]])
+    """
+    pattern, values = parts(sparse, dense=True)
+    return _like(sparse, pattern, values * dense_at(pattern, dense, values))
+
+
+def dense_at(pattern: Pattern, dense: Tensor, values: Tensor) -> Tensor:
+    """Read a dense tensor at a pattern's entries, in the shape of the values; broadcast, but never expanded."""
+    pattern.require_device(require_tensor(dense, "The dense operand"), "The dense operand's entries")
+    trailing = values.shape[len(pattern.values_shape) :]
+    shape = (*pattern.shape, *trailing)
+    try:
+        fits = torch.broadcast_shapes(dense.shape, shape) == shape  # type: ignore[no-untyped-call]  # torch's own
+    except RuntimeError:
+        fits = False
+    if not fits:
+        raise InputError(
+            f"The dense operand has shape {list(dense.shape)}, which cannot be broadcast to the sparse one's "
+            f"{list(shape)}."
+        )
+    dense = dense.reshape(*[1] * (len(shape) - dense.ndim), *dense.shape)
+    index = [
+        coordinate if size > 1 else torch.zeros_like(coordinate)
+        for size, coordinate in zip(dense.shape, pattern.coordinates, strict=False)
+    ]
+    read = dense[tuple(index)]
+    return read.reshape(*pattern.values_shape, *read.shape[1:])
+
+
+def row_sums(sparse: Sparse) -> Tensor:
+    """Sum each row.
+
+    >>> import torch
+    >>> row_sums(torch.tensor([[1.0, 2.0], [3.0, 0.0]]).to_sparse_csr())
+    tensor([3., 3.])
+    """
+    pattern, values = parts(sparse, dense=True)
+    return _sums(pattern, values, pattern.row_of_entry, pattern.shape[-2])
+
+
+def column_sums(sparse: Sparse) -> Tensor:
+    """Sum each column.
+
+    >>> import torch
+    >>> column_sums(torch.tensor([[1.0, 2.0], [3.0, 0.0]]).to_sparse_csr())
+    tensor([4., 2.])
+    """
+    pattern, values = parts(sparse, dense=True)
+    return _sums(pattern, values, pattern.column_of_entry, pattern.shape[-1])
+
+
+def row_softmax(sparse: Sparse) -> Tensor:
+    """Compute the softmax over the stored entries of each row, as if all others were -inf.
+
+    >>> import torch
+    >>> row_softmax(torch.tensor([[1.0, 1.0], [3.0, 0.0]]).to_sparse_csr()).to_dense()
+    tensor([[0.5000, 0.5000],
+            [1.0000, 0.0000]])
+    """
+    pattern, values = parts(sparse, dense=True)
+    if values.is_complex():
+        raise InputError("A softmax of complex numbers is not defined: they have no order. Pass real values.")
+    row, lines = pattern.row_of_entry, _lines(pattern, pattern.shape[-2])
+    flat = _flat(pattern, values)
+    index = row.reshape(-1, *[1] * (flat.ndim - 1)).expand(flat.shape)
+    top = flat.detach().new_zeros(lines, *flat.shape[1:])
+    top = top.scatter_reduce(0, index, flat.detach(), "amax", include_self=False)
+    weights = (flat - top.index_select(0, row)).exp()
+    total = weights.new_zeros(lines, *flat.shape[1:]).index_add(0, row, weights)
+    return _like(sparse, pattern, (weights / total.index_select(0, row)).reshape(values.shape))
+
+
+def _sums(pattern: Pattern, values: Tensor, line_of_entry: Tensor, length: int) -> Tensor:
+    flat = _flat(pattern, values)
+    sums = flat.new_zeros(_lines(pattern, length), *flat.shape[1:]).index_add(0, line_of_entry, flat)
+    return sums.reshape(*pattern.batch, length, *flat.shape[1:])
+
+
+def _lines(pattern: Pattern, length: int) -> int:
+    return math.prod(pattern.batch) * length
+
+
+def _flat(pattern: Pattern, values: Tensor) -> Tensor:
+    """Flatten the values, except for their dense dimensions."""
+    return values.reshape(pattern.entries, *values.shape[len(pattern.values_shape) :])
+
+
+def _like(sparse: Sparse, pattern: Pattern, values: Tensor) -> Tensor:
+    return repack(values, pattern) if isinstance(sparse, Tensor) else values

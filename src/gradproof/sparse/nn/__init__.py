@@ -1,0 +1,1 @@
+"""Layers with sparse weights, and their initialization."""

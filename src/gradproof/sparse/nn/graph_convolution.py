@@ -1,0 +1,97 @@
+"""A graph convolution that learns the weight of every edge."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from gradproof.errors import InputError
+from gradproof.sparse.autograd.products import matmul
+from gradproof.sparse.autograd.reductions import row_softmax
+from gradproof.sparse.nn.pattern_module import PatternModule, require_differentiable
+from gradproof.sparse.pattern import Pattern
+
+WEIGHINGS = ("free", "softmax")
+
+
+class GraphConvolution(PatternModule):
+    """y = A x W + b, where A is the weighted adjacency matrix of a graph, and its values are learnt.
+
+    `edge_index` has sources above targets. With `weighing="softmax"` the weights of the edges into a node are positive
+    and sum to one. With "free" they are unconstrained, and initialized to one over the number of edges into the node.
+
+    >>> import torch
+    >>> ring = torch.tensor([[0, 1, 2], [1, 2, 0]])
+    >>> layer = GraphConvolution(4, 2, edge_index=ring, nodes=3)
+    >>> layer
+    GraphConvolution(
+      4 -> 2, nodes=3, edges=3, weighing=free
+      (linear): Linear(in_features=4, out_features=2, bias=True)
+    )
+    >>> layer(torch.randn(3, 4)).shape
+    torch.Size([3, 2])
+    """
+
+    edge_index: Tensor
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        *,
+        edge_index: Tensor,
+        nodes: int,
+        bias: bool = True,
+        weighing: str = "free",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        if weighing not in WEIGHINGS:
+            raise InputError(f"weighing={weighing!r} is not known. Choose one of {', '.join(WEIGHINGS)}.")
+        require_differentiable(dtype)
+        super().__init__()
+        self.in_features, self.out_features, self.nodes, self.weighing = in_features, out_features, nodes, weighing
+        pattern = Pattern.from_edge_index(edge_index, nodes=nodes)
+        self.register_buffer("edge_index", edge_index.clone().to(device) if device else edge_index.clone())
+        self.edge_weight = nn.Parameter(torch.empty(pattern.entries, device=device, dtype=dtype))
+        self.linear = nn.Linear(in_features, out_features, bias=bias, device=device, dtype=dtype)
+        self.prepare()
+        self.reset_parameters()
+
+    def _indices(self) -> tuple[Tensor, ...]:
+        return (self.edge_index,)
+
+    def _build_pattern(self) -> Pattern:
+        """Build the adjacency matrix: row = target, column = source, entries in the order of the edges."""
+        return Pattern.from_edge_index(self.edge_index, nodes=self.nodes)
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Initialize: every node takes the mean of its messages."""
+        if self.weighing == "softmax":
+            self.edge_weight.zero_()
+        else:
+            edges = self.pattern.by_rows.crow_indices.diff().clamp(min=1).to(self.edge_weight.dtype)
+            self.edge_weight.copy_(1 / edges.index_select(0, self.pattern.row_of_entry))
+        self.linear.reset_parameters()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map one row of features for each node to another; leading dimensions are batches."""
+        if x.ndim < 2 or x.shape[-2:] != (self.nodes, self.in_features):
+            raise InputError(
+                f"The features have shape {list(x.shape)}: the last two dimensions have to be {self.nodes} nodes × "
+                f"{self.in_features} features."
+            )
+        weights: Tensor = self.edge_weight
+        if self.weighing == "softmax":
+            weights = row_softmax((self.pattern, weights))
+        if self.out_features < self.in_features:  # multiply by W first: the messages are shorter
+            messages = matmul((self.pattern, weights), nn.functional.linear(x, self.linear.weight))
+            return messages if self.linear.bias is None else messages + self.linear.bias
+        result: Tensor = self.linear(matmul((self.pattern, weights), x))
+        return result
+
+    def extra_repr(self) -> str:
+        """Describe the layer."""
+        edges = self.edge_weight.numel()
+        return f"{self.in_features} -> {self.out_features}, nodes={self.nodes}, edges={edges}, weighing={self.weighing}"

@@ -1,0 +1,1 @@
+"""Optimizers, plain steps and gradient clipping for sparse parameters."""

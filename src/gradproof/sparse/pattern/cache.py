@@ -1,0 +1,63 @@
+"""A version-checked cache of what was found in the indices of sparse tensors.
+
+An entry lives as long as its tensor, and is valid until somebody writes to the tensor's indices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
+
+from gradproof.sparse.pattern.layouts import index_tensors
+
+
+@dataclass(slots=True)
+class Facts:
+    """What is known of a tensor's indices: its own pattern, and an equal one of another tensor."""
+
+    versions: tuple[Any, ...]
+    pattern: Any = None
+    equal_to: Any = None
+
+
+def facts_of(tensor: Tensor) -> Facts:
+    """Return what is known of a tensor's indices as they are now; the caller may add to it.
+
+    >>> import torch
+    >>> tensor = torch.eye(3).to_sparse_csr()
+    >>> facts_of(tensor).pattern = "diagonal"
+    >>> facts_of(tensor).pattern
+    'diagonal'
+    >>> _ = tensor.col_indices().add_(1)
+    >>> facts_of(tensor).pattern is None
+    True
+    """
+    versions = _versions(tensor)
+    known = _FACTS.get(tensor)
+    if known is not None and known.versions == versions:
+        return known
+    fresh = Facts(versions)
+    if not tensor.is_inference():  # torch does not count the writes to such a tensor
+        _FACTS[tensor] = fresh
+    return fresh
+
+
+def keep_facts(tensor: Tensor) -> None:
+    """Declare that the values were written to and the indices were not: torch has one version counter for both."""
+    known = _FACTS.get(tensor)
+    if known is not None:
+        known.versions = _versions(tensor)
+
+
+def _versions(tensor: Tensor) -> tuple[Any, ...]:
+    """Return what changes with every write to the indices, without reading them."""
+    if tensor.is_inference():
+        return ()
+    return tuple((index.data_ptr(), index.shape, index._version) for index in index_tensors(tensor))
+
+
+_FACTS: MutableMapping[Tensor, Facts] = WeakIdKeyDictionary()
