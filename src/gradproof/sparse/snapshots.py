@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from gradproof.errors import InputError
 from gradproof.sparse.pattern import Pattern
 from gradproof.sparse.pattern.cache import keep_facts
-from gradproof.sparse.pattern.layouts import index_tensors, is_sparse, require_sparse, stored_values
+from gradproof.sparse.pattern.layouts import is_sparse, require_sparse, stored_values
+from gradproof.sparse.pattern.reading import same_pattern
 from gradproof.sparse.pattern.values import read_at
 
 
@@ -52,27 +53,25 @@ def write(tensor: Tensor, values: Tensor) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One parameter at one time."""
+    """A copy of one parameter at one time."""
 
-    values: Tensor
-    indices: tuple[Tensor, ...]
-    layout: torch.layout
-    shape: torch.Size
+    copy: Tensor
 
     @classmethod
     def of(cls, tensor: Tensor) -> Snapshot:
-        """A copy that does not change with the parameter."""
-        indices = index_tensors(tensor) if is_sparse(tensor) else ()
-        return cls(memory(tensor).clone(), tuple(index.clone() for index in indices), tensor.layout, tensor.shape)
+        """Copy a parameter, with its indices if it is sparse."""
+        return cls(tensor.detach().clone())
+
+    @property
+    def values(self) -> Tensor:
+        """The values at that time."""
+        return memory(self.copy)
 
     def same_pattern(self, other: Snapshot) -> bool:
-        """Whether the same entries are stored."""
-        return (
-            self.layout is other.layout
-            and self.shape == other.shape
-            and self.values.shape == other.values.shape
-            and all(torch.equal(mine, its) for mine, its in zip(self.indices, other.indices, strict=True))
-        )
+        """Return True if the same entries are stored."""
+        if self.copy.layout is not other.copy.layout or self.copy.shape != other.copy.shape:
+            return False
+        return not is_sparse(self.copy) or same_pattern(self.copy, other.copy)
 
 
 def gradient_values(tensor: Tensor) -> Tensor:

@@ -231,7 +231,7 @@ def csr(crow_indices, col_indices, shape=(2, 3)):
         (lambda: csr([0, 2, 2], [1, 1]), "entry 1 is not in order"),
         (lambda: csr([0, 1], [0]), "2 compressed indices, and needs 3"),
         (lambda: Pattern.from_mask(torch.eye(3)), "boolean"),
-        (lambda: Pattern.from_mask(torch.eye(3) > 0, layout=torch.sparse_bsr), "blocked layouts need one"),
+        (lambda: Pattern.from_mask(torch.eye(3) > 0, layout=torch.sparse_bsr), "needs a blocksize"),
         (lambda: Pattern.from_mask(torch.eye(3) > 0, layout=torch.strided), "no sparse layout"),
         (lambda: Pattern.from_mask(torch.tensor([True])), "rows and columns"),
         (lambda: Pattern.from_mask(torch.stack([torch.eye(3), torch.ones(3, 3)]) > 0), "more entries in some"),

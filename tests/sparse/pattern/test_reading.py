@@ -167,10 +167,10 @@ def test_tensors_of_one_pattern_are_merged_into_the_first():
 
 @given(some=st.sets(st.integers(0, 40)), others=st.sets(st.integers(0, 40)))
 def test_keys_are_merged_in_order_and_each_once(some, others):
-    both = merge(torch.tensor(sorted(some), dtype=torch.int64), torch.tensor(sorted(others), dtype=torch.int64))
+    keys, own = merge(torch.tensor(sorted(some), dtype=torch.int64), torch.tensor(sorted(others), dtype=torch.int64))
 
-    assert both.keys.tolist() == sorted(some | others)
-    assert both.keys[both.own].tolist() == sorted(some)
+    assert keys.tolist() == sorted(some | others)
+    assert keys[own].tolist() == sorted(some)
 
 
 @pytest.mark.parametrize(("one", "other"), PAIRS)

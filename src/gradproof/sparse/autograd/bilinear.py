@@ -1,11 +1,12 @@
-"""The two products that all others are made of, with derivatives of every order.
+"""The products that all others are made of, with derivatives of every order.
 
-With A the sparse matrix of some values v on a pattern: `multiply` is A·D, `sample` is X·Yᵀ read at the pattern. Each is
-linear in either argument, and the derivatives of each are the other two or three:
+All of them come from one trilinear form of values v, one for each entry of a pattern, and two dense matrices:
 
-    Ā·D:  v̄ = sample(G, D*),  D̄ = Aᴴ·G          X·Yᵀ:  X̄ = Ḡ·Y*,  Ȳ = Ḡᵀ·X*
+    T(v, X, Y) = Σ over entries e of v[e] · ⟨X[row of e], Y[column of e]⟩
 
-so that backwards and pushforwards are written in these products, and nest to any order by themselves.
+With one of the three missing, T is linear in it, and `contract` returns its coefficients: A·Y if X is missing, Aᵀ·X if
+Y is missing, and X·Yᵀ read at the pattern if v is missing, where A is the sparse matrix of the values. The derivatives
+of a contraction are contractions again, so pullbacks and pushforwards nest to any order.
 """
 
 from __future__ import annotations
@@ -19,36 +20,41 @@ from torch import Tensor
 from torch.autograd import Function, forward_ad
 
 from gradproof.sparse.autograd import compiled, kernels
+from gradproof.sparse.autograd.kernels import Slot
 from gradproof.sparse.pattern import Pattern
 
 
-def multiply(values: Tensor, dense: Tensor, pattern: Pattern, transposed: bool = False) -> Tensor:
+def multiply(values: Tensor, dense: Tensor, pattern: Pattern, *, transposed: bool = False) -> Tensor:
     """Compute A·D, or Aᵀ·D, for one value an entry in storage order."""
-    if torch.compiler.is_compiling():
-        return compiled.multiply(values, dense, pattern, transposed)
-    result: Tensor = _Multiply.apply(values, dense, pattern, transposed)  # type: ignore[no-untyped-call]  # torch's own
-    return result
+    return contract(values, dense, pattern, "columns" if transposed else "rows")
 
 
 def sample(left: Tensor, right: Tensor, pattern: Pattern) -> Tensor:
     """Sum left[row, k] · right[column, k] over k for every entry, in storage order."""
+    return contract(left, right, pattern, "values")
+
+
+def contract(first: Tensor, second: Tensor, pattern: Pattern, missing: Slot) -> Tensor:
+    """Contract two of values, rows and columns, in this order; `missing` names the third."""
     if torch.compiler.is_compiling():
-        return compiled.sample(left, right, pattern)
-    result: Tensor = _Sample.apply(left, right, pattern)  # type: ignore[no-untyped-call]  # torch's own
+        return compiled.contract(first, second, pattern, missing)
+    result: Tensor = _Contract.apply(first, second, pattern, missing)  # type: ignore[no-untyped-call]  # torch's own
     return result
 
 
-class _Multiply(Function):
+class _Contract(Function):
     @staticmethod
-    def forward(values: Tensor, dense: Tensor, pattern: Pattern, transposed: bool) -> Tensor:
-        matrix = pattern.by_columns if transposed else pattern.by_rows
-        return kernels.multiply(matrix, matrix.in_row_order(values), dense)
+    def forward(first: Tensor, second: Tensor, pattern: Pattern, missing: Slot) -> Tensor:
+        if missing == "values" and pattern.is_by_columns:
+            return kernels.contract(pattern.by_columns, second, first, missing)
+        matrix = pattern.by_columns if missing == "columns" else pattern.by_rows
+        return kernels.contract(matrix, first, second, missing)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], _output: Tensor) -> None:
-        values, dense, ctx.pattern, ctx.transposed = inputs
-        ctx.save_for_backward(values, dense)
-        ctx.save_for_forward(values, dense)
+        first, second, ctx.pattern, ctx.missing = inputs
+        ctx.save_for_backward(first, second)
+        ctx.save_for_forward(first, second)
         ctx.set_materialize_grads(False)
 
     @staticmethod
@@ -56,82 +62,36 @@ class _Multiply(Function):
         (gradient,) = incoming
         if gradient is None:
             return None, None, None, None
-        values, dense = ctx.saved_tensors
-        to_values = to_dense = None
-        if ctx.needs_input_grad[0]:
-            left, right = (dense.conj(), gradient) if ctx.transposed else (gradient, dense.conj())
-            to_values = sample(left, right, ctx.pattern)
-        if ctx.needs_input_grad[1]:
-            to_dense = multiply(values.conj(), gradient, ctx.pattern, not ctx.transposed)
-        return to_values, to_dense, None, None
+
+        def contracted(one: Tensor, other: Tensor, missing: Slot) -> Tensor:
+            return contract(one, other, ctx.pattern, missing)
+
+        found = kernels.pullback(contracted, ctx.saved_tensors, gradient, ctx.missing, ctx.needs_input_grad)
+        return *found, None, None
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Tensor | None) -> Tensor | None:
-        with _nested(ctx.saved_tensors) as (values, dense):
-            along_values, along_dense = tangents[:2]
-            return _total(
-                None if along_values is None else multiply(along_values, dense, ctx.pattern, ctx.transposed),
-                None if along_dense is None else multiply(values, along_dense, ctx.pattern, ctx.transposed),
-            )
+        with _nested(ctx.saved_tensors) as (first, second):
+            terms = [
+                contract(one, other, ctx.pattern, ctx.missing)
+                for one, other in ((tangents[0], second), (first, tangents[1]))
+                if one is not None and other is not None
+            ]
+            return sum(terms[1:], terms[0]) if terms else None
 
     @staticmethod
-    def vmap(
-        info: Any, in_dims: tuple[int | None, ...], values: Tensor, dense: Tensor, pattern: Pattern, transposed: bool
-    ) -> tuple[Tensor, int]:
-        if in_dims[0] is None:
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[Tensor, int]:
+        first, second, pattern, missing = arguments
+        if missing != "values" and in_dims[0] is None:
             assert in_dims[1] is not None
-            side_by_side = dense.movedim(in_dims[1], 1)
-            product = multiply(values, side_by_side.flatten(1), pattern, transposed)
+            side_by_side = second.movedim(in_dims[1], 1)
+            product = contract(first, side_by_side.flatten(1), pattern, missing)
             return product.reshape(-1, *side_by_side.shape[1:]), 1
-        each = _each(info.batch_size, in_dims, (values, dense))
-        return torch.stack([multiply(v, d, pattern, transposed) for v, d in each]), 0
-
-
-class _Sample(Function):
-    @staticmethod
-    def forward(left: Tensor, right: Tensor, pattern: Pattern) -> Tensor:
-        if pattern.is_by_columns:
-            matrix = pattern.by_columns
-            left, right = right, left
-        else:
-            matrix = pattern.by_rows
-        return matrix.in_storage_order(kernels.sample(matrix, left, right))
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], _output: Tensor) -> None:
-        left, right, ctx.pattern = inputs
-        ctx.save_for_backward(left, right)
-        ctx.save_for_forward(left, right)
-        ctx.set_materialize_grads(False)
-
-    @staticmethod
-    def backward(ctx: Any, *incoming: Tensor | None) -> tuple[Tensor | None, ...]:
-        (gradient,) = incoming
-        if gradient is None:
-            return None, None, None
-        left, right = ctx.saved_tensors
-        to_left = to_right = None
-        if ctx.needs_input_grad[0]:
-            to_left = multiply(gradient, right.conj(), ctx.pattern)
-        if ctx.needs_input_grad[1]:
-            to_right = multiply(gradient, left.conj(), ctx.pattern, True)
-        return to_left, to_right, None
-
-    @staticmethod
-    def jvp(ctx: Any, *tangents: Tensor | None) -> Tensor | None:
-        with _nested(ctx.saved_tensors) as (left, right):
-            along_left, along_right = tangents[:2]
-            return _total(
-                None if along_left is None else sample(along_left, right, ctx.pattern),
-                None if along_right is None else sample(left, along_right, ctx.pattern),
-            )
-
-    @staticmethod
-    def vmap(
-        info: Any, in_dims: tuple[int | None, ...], left: Tensor, right: Tensor, pattern: Pattern
-    ) -> tuple[Tensor, int]:
-        each = _each(info.batch_size, in_dims, (left, right))
-        return torch.stack([sample(x, y, pattern) for x, y in each]), 0
+        one, other = (
+            [tensor] * info.batch_size if dim is None else tensor.unbind(dim)
+            for tensor, dim in zip((first, second), in_dims[:2], strict=True)
+        )
+        return torch.stack([contract(*pair, pattern, missing) for pair in zip(one, other, strict=True)]), 0
 
 
 @contextmanager
@@ -143,17 +103,3 @@ def _nested(saved: tuple[Tensor, ...]) -> Iterator[list[Tensor]]:
     primals = [forward_ad.unpack_dual(tensor).primal for tensor in saved]  # type: ignore[no-untyped-call]  # torch's own
     with forward_ad._set_fwd_grad_enabled(True):
         yield primals
-
-
-def _total(first: Tensor | None, second: Tensor | None) -> Tensor | None:
-    if first is None or second is None:
-        return second if first is None else first
-    return first + second
-
-
-def _each(size: int, dims: tuple[int | None, ...], tensors: tuple[Tensor, ...]) -> Any:
-    """Return the arguments of each call of a batch."""
-    spread = [
-        [tensor] * size if dim is None else tensor.unbind(dim) for tensor, dim in zip(tensors, dims, strict=False)
-    ]
-    return zip(*spread, strict=True)

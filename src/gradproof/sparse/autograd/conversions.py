@@ -16,13 +16,12 @@ from gradproof.errors import InputError
 from gradproof.sparse.pattern import Pattern
 from gradproof.sparse.pattern.grid import Grid, grid_of, keys_of, zeros_on
 from gradproof.sparse.pattern.layouts import (
-    BLOCKED,
     COMPRESSED,
-    SPARSE,
     is_addable,
     is_distinct,
     is_sparse,
     name_of,
+    require_layout,
     require_sparse,
     require_tensor,
     split_shape,
@@ -80,23 +79,18 @@ def mask(tensor: Tensor, pattern: Tensor | Pattern) -> Tensor:
     tensor([0., 4., 8.])
     """
     require_tensor(tensor, "The tensor")
+    shape = pattern.shape if isinstance(pattern, Pattern) else tuple(require_tensor(pattern, "pattern").shape)
+    if tuple(tensor.shape[: len(shape)]) != shape:
+        raise InputError(
+            f"The tensor has the shape {tuple(tensor.shape)} and the pattern {shape}: masking keeps the shape. Pass "
+            "a pattern of the same shape."
+        )
     if not isinstance(pattern, Pattern):
-        if is_sparse(require_tensor(pattern, "pattern")) and tensor.shape != pattern.shape:
-            raise _other_shape(tensor, tuple(pattern.shape))
         pattern = Pattern.of(_coalesced(pattern, "pattern").detach())
-    if tuple(tensor.shape[: len(pattern.shape)]) != pattern.shape:
-        raise _other_shape(tensor, pattern.shape)
     pattern.require_device(tensor, "The tensor's entries")
     require_well_formed(tensor, "The tensor, a")
     ordered, _ = pattern.sorted()
     return build(read(tensor, ordered).clone(), ordered)
-
-
-def _other_shape(tensor: Tensor, shape: tuple[int, ...]) -> InputError:
-    return InputError(
-        f"The tensor has the shape {tuple(tensor.shape)} and the pattern {shape}: masking keeps the shape, so pass a "
-        "pattern of the tensor's."
-    )
 
 
 def _coalesced(tensor: Tensor, what: str) -> Tensor:
@@ -161,13 +155,7 @@ class _Convert(Function):
 
 def _grid(tensor: Tensor, layout: torch.layout, blocksize: tuple[int, int] | None) -> Grid:
     """Return the grid that a tensor has in a layout, or raise if it has none."""
-    if layout not in SPARSE:
-        raise InputError(f"layout={layout}: choose torch.strided or one of {', '.join(map(str, SPARSE))}.")
-    if (layout in BLOCKED) != (blocksize is not None):
-        needs = "needs a blocksize=, such as (2, 2)" if layout in BLOCKED else "has no blocks: leave blocksize= out"
-        raise InputError(f"{name_of(layout)} {needs}.")
-    if blocksize is not None and not _is_pair(blocksize):
-        raise InputError(f"blocksize={blocksize!r}: pass the height and the width of a block, such as (2, 2).")
+    require_layout(layout, blocksize)
     shape = tuple(tensor.shape)
     leading, dense, _ = split_shape(tensor) if is_sparse(tensor) else (shape, (), ())
     if layout in COMPRESSED and len(leading) < 2:
@@ -178,7 +166,3 @@ def _grid(tensor: Tensor, layout: torch.layout, blocksize: tuple[int, int] | Non
     if blocksize and any(size < 1 or n % size for n, size in zip(leading[-2:], blocksize, strict=True)):
         raise InputError(f"Blocks of {blocksize} do not tile the {leading[-2:]} of this tensor: choose divisors.")
     return Grid.of_layout(layout, leading, dense, tuple(blocksize or ()))
-
-
-def _is_pair(blocksize: object) -> bool:
-    return isinstance(blocksize, (tuple, list)) and [type(size) for size in blocksize] == [int, int]

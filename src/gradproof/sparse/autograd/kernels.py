@@ -8,6 +8,8 @@ than the result and a piece of fixed size.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Iterator
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -18,6 +20,37 @@ from gradproof.sparse.pattern.compressed_rows import CompressedRows
 NATIVE = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 BAGGED = 16  # columns from which a bag of embeddings is faster than a sparse product
 PIECE = 1 << 18  # numbers gathered at once by the fallback: they fit into a processor's cache
+
+Slot = Literal["values", "rows", "columns"]
+GIVEN: dict[Slot, tuple[Slot, Slot]] = {
+    "values": ("rows", "columns"),
+    "rows": ("values", "columns"),
+    "columns": ("values", "rows"),
+}
+
+
+def contract(matrix: CompressedRows, first: Tensor, second: Tensor, missing: Slot) -> Tensor:
+    """Contract two of values, rows and columns, values in storage order; `matrix` is transposed for columns."""
+    if missing == "values":
+        return matrix.in_storage_order(sample(matrix, first, second))
+    return multiply(matrix, matrix.in_row_order(first), second)
+
+
+def pullback(
+    contract: Callable[[Tensor, Tensor, Slot], Tensor],
+    given: tuple[Tensor, Tensor],
+    gradient: Tensor,
+    missing: Slot,
+    needed: tuple[bool, ...],
+) -> Iterator[Tensor | None]:
+    """Yield the gradients of a contraction with respect to the two tensors given, where needed."""
+    for number, slot in enumerate(GIVEN[missing]):
+        if needed[number]:
+            known = {missing: gradient, GIVEN[missing][1 - number]: given[1 - number].conj()}
+            one, other = GIVEN[slot]
+            yield contract(known[one], known[other], slot)
+        else:
+            yield None
 
 
 def multiply(matrix: CompressedRows, values: Tensor, dense: Tensor) -> Tensor:

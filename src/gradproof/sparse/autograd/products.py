@@ -124,10 +124,10 @@ def _times_dense(pattern: Pattern, values: Tensor, dense: Sparse | Tensor, *, tr
                 f"The batches do not fit: {list(batch)} sparse and {list(dense.shape[:-2])} dense matrices."
             )
         stacked = _stacked(dense.expand(*batch, *dense.shape[-2:]))
-        return bilinear.multiply(flat, stacked, pattern, transposed).reshape(*batch, rows, dense.shape[-1])
+        return bilinear.multiply(flat, stacked, pattern, transposed=transposed).reshape(*batch, rows, dense.shape[-1])
     batch, width = dense.shape[:-2], dense.shape[-1]
     side_by_side = dense.movedim(-2, 0).reshape(columns, math.prod(batch) * width)
-    product = bilinear.multiply(flat, side_by_side, pattern, transposed)
+    product = bilinear.multiply(flat, side_by_side, pattern, transposed=transposed)
     return product.reshape(rows, *batch, width).movedim(0, -2)
 
 

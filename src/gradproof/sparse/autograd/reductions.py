@@ -66,9 +66,9 @@ def row_sums(sparse: Sparse) -> Tensor:
 def column_sums(sparse: Sparse) -> Tensor:
     """Sum each column.
 
-    >>> import torch
-    >>> column_sums(torch.tensor([[1.0, 2.0], [3.0, 0.0]]).to_sparse_csr())
-    tensor([4., 2.])
+    >>> pattern = Pattern.from_mask(torch.ones(2, 2).tril() > 0)
+    >>> column_sums((pattern, torch.tensor([1.0, 2.0, 3.0])))
+    tensor([3., 3.])
     """
     pattern, values = parts(sparse, dense=True)
     return _sums(pattern, values, pattern.column_of_entry, pattern.shape[-1])

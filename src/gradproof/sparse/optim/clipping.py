@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from numbers import Real
 
 import torch
 from torch import Tensor
 from torch.nn.utils import get_total_norm
 
 from gradproof.errors import InputError
-from gradproof.sparse.pattern.layouts import is_sparse, require_tensor, stored_values
+from gradproof.sparse.pattern.layouts import is_distinct, is_sparse, require_tensor, stored_values
 
 EPSILON = 1e-6  # torch's own, so that results are the same to the bit
 
@@ -32,9 +33,7 @@ def clip_grad_norm_(
     >>> a.grad.values()
     tensor([0.6000, 0.8000])
     """
-    params = _listed(parameters)
-    _require_bound(max_norm, "max_norm")
-    gradients = _stored_gradients(params)
+    gradients = _stored_gradients(parameters, max_norm, "max_norm")
     norm = get_total_norm(gradients, norm_type, error_if_nonfinite)
     scale = torch.clamp(float(max_norm) / (norm + EPSILON), max=1.0)
     for gradient in gradients:
@@ -52,39 +51,30 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
     >>> a.grad.values()
     tensor([ 1., -1.])
     """
-    params = _listed(parameters)
-    _require_bound(clip_value, "clip_value")
-    for gradient in _stored_gradients(params):
-        if gradient.is_complex():
-            raise InputError("A complex gradient has no order to be clamped in. Use clip_grad_norm_.")
-    for gradient in _stored_gradients(params):
+    gradients = _stored_gradients(parameters, clip_value, "clip_value")
+    if any(gradient.is_complex() for gradient in gradients):
+        raise InputError("A complex gradient has no order to be clamped in. Use clip_grad_norm_.")
+    for gradient in gradients:
         gradient.clamp_(-clip_value, clip_value)
 
 
-def _listed(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
+def _stored_gradients(parameters: Tensor | Iterable[Tensor], bound: float, name: str) -> list[Tensor]:
+    """Return the values that the gradients store; an uncoalesced gradient is coalesced first.
+
+    Raise before any gradient is changed: a negative bound would flip all signs, and NaN would erase all values.
+    """
     if not isinstance(parameters, Iterable):
         raise InputError(f"parameters is a {type(parameters).__name__}: pass a tensor, or several in a list.")
     given = [parameters] if isinstance(parameters, Tensor) else list(parameters)
-    return [require_tensor(parameter, f"parameters[{number}]") for number, parameter in enumerate(given)]
-
-
-def _require_bound(bound: float, name: str) -> None:
-    """Raise before any gradient is changed: a negative bound would flip all signs, and NaN would erase all values."""
-    try:
-        fits = float(bound) >= 0
-    except (TypeError, ValueError):
-        fits = False
-    if not fits:
+    for number, parameter in enumerate(given):
+        require_tensor(parameter, f"parameters[{number}]")
+    if not isinstance(bound, (Real, Tensor)) or not bound >= 0:
         raise InputError(f"{name}={bound!r}: pass a number that is not negative.")
-
-
-def _stored_gradients(parameters: list[Tensor]) -> list[Tensor]:
-    """Return the values that the gradients store; an uncoalesced gradient is coalesced first."""
     found = []
-    for parameter in parameters:
+    for parameter in given:
         if parameter.grad is None:
             continue
-        if parameter.grad.layout is torch.sparse_coo and not parameter.grad.is_coalesced():
+        if is_sparse(parameter.grad) and not is_distinct(parameter.grad):
             parameter.grad = parameter.grad.coalesce()
         found.append(stored_values(parameter.grad) if is_sparse(parameter.grad) else parameter.grad.detach())
     return found

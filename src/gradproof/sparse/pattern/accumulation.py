@@ -8,14 +8,15 @@ as COO, which it can add. Of COO gradients it forgets that they are coalesced. S
 from __future__ import annotations
 
 from collections.abc import Callable, MutableMapping
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor
 from torch.nn import Parameter
 from torch.utils.weak import WeakIdKeyDictionary
 
-from gradproof.sparse.pattern.layouts import sparse_tensor, split_shape
+from gradproof.sparse.pattern.grid import Grid, zeros_on
+from gradproof.sparse.pattern.layouts import split_shape
 
 Add = Callable[[Tensor, Tensor | None, Tensor], Tensor]  # takes a leaf, what it holds, if anything, and a gradient
 
@@ -73,15 +74,9 @@ def collect_gradients(leaf: Tensor, result: Tensor, add: Add) -> None:
 def _empty_like(gradient: Tensor) -> Tensor:
     """Build a tensor of the gradient's type and shape without entries; all compressed layouts are one type to torch."""
     shape, dense, _ = split_shape(gradient)
-    options: dict[str, Any] = {"dtype": torch.int64, "device": gradient.device}
-    if gradient.layout is torch.sparse_coo:
-        values = torch.zeros(0, *dense, dtype=gradient.dtype, device=gradient.device)
-        indices: tuple[Tensor, ...] = (torch.zeros(len(shape), 0, **options),)
-        return sparse_tensor(torch.sparse_coo, indices, values, gradient.shape, coalesced=False)
-    batch = shape[:-2]
-    values = torch.zeros(*batch, 0, *dense, dtype=gradient.dtype, device=gradient.device)
-    indices = torch.zeros(*batch, shape[-2] + 1, **options), torch.zeros(*batch, 0, **options)
-    return sparse_tensor(torch.sparse_csr, indices, values, gradient.shape)
+    layout = torch.sparse_coo if gradient.layout is torch.sparse_coo else torch.sparse_csr
+    none = torch.zeros(0, dtype=torch.int64, device=gradient.device)
+    return zeros_on(none, Grid.of_layout(layout, shape, dense), layout, gradient.dtype)
 
 
 _ACCUMULATORS: MutableMapping[Tensor, Accumulator] = WeakIdKeyDictionary()

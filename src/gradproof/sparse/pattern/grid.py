@@ -93,14 +93,7 @@ class Grid:
         >>> Grid((), (2, 3), (10, 10), ()).index(4, 25)
         (12, 15)
         """
-        cell, inside = unravel(key, self.key_shape), unravel(offset, self.payload)
-        if self.by_column:
-            cell = (*cell[:-2], cell[-1], cell[-2])
-        within, dense = inside[: len(self.block)], inside[len(self.block) :]
-        if self.block:
-            corner = (line * length for line, length in zip(cell[-2:], self.block, strict=True))
-            cell = cell[:-2] + tuple(first + step for first, step in zip(corner, within, strict=True))
-        return cell + dense
+        return unravel(int(self.entry_keys(torch.tensor([key]))[0, offset]), self.tensor_shape)
 
     def entry_keys(self, keys: Tensor) -> Tensor:
         """Number every entry of some cells, in row-major order over the whole tensor: one row for each cell."""

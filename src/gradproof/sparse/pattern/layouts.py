@@ -120,6 +120,18 @@ def require_tensor(tensor: object, what: str) -> Tensor:
     return tensor
 
 
+def require_layout(layout: torch.layout, blocksize: tuple[int, int] | None) -> None:
+    """Raise unless the layout is sparse, and has a blocksize if and only if it is blocked."""
+    if layout not in SPARSE:
+        raise InputError(f"{layout} is no sparse layout. Pass one of {', '.join(map(str, SPARSE))}.")
+    if (layout in BLOCKED) != (blocksize is not None):
+        needs = "needs a blocksize=, such as (2, 2)" if layout in BLOCKED else "has no blocks: leave blocksize= out"
+        raise InputError(f"{name_of(layout)} {needs}.")
+    is_pair = isinstance(blocksize, (tuple, list)) and [type(size) for size in blocksize] == [int, int]
+    if blocksize is not None and not is_pair:
+        raise InputError(f"blocksize={blocksize!r}: pass the height and the width of a block, such as (2, 2).")
+
+
 def require_sparse(tensor: object, what: str) -> Tensor:
     """Return the sparse tensor, or raise if it is strided or may store a position several times."""
     tensor = require_tensor(tensor, what)

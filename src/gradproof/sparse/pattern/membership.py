@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -20,20 +18,16 @@ def look_up(wanted: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
     return slot, keys[slot.clamp(max=len(keys) - 1)] == wanted
 
 
-@dataclass(frozen=True, slots=True)
-class Merged:
-    """The increasing union of two sets of keys; `own` marks those of the first set."""
+def merge(keys: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
+    """Unite two sets of increasing keys, and mark those of the first, which may be far larger and is not sorted again.
 
-    keys: Tensor
-    own: Tensor
-
-
-def merge(keys: Tensor, others: Tensor) -> Merged:
-    """Unite two sets of increasing keys without sorting the first, which may be far larger."""
+    >>> merge(torch.tensor([1, 5]), torch.tensor([3, 5]))
+    (tensor([1, 3, 5]), tensor([ True, False,  True]))
+    """
     slot, found = look_up(others, keys)
     others, slot = others[~found], slot[~found]
     own = torch.ones(len(keys) + len(others), dtype=torch.bool, device=keys.device)
     own[slot + torch.arange(len(others), device=keys.device)] = False
     union = torch.empty(len(own), dtype=keys.dtype, device=keys.device)
     union[own], union[~own] = keys, others
-    return Merged(union, own)
+    return union, own

@@ -17,10 +17,9 @@ import torch
 from torch import Tensor
 
 from gradproof.errors import InputError
-from gradproof.sparse.pattern import construction
 from gradproof.sparse.pattern.cache import facts_of
 from gradproof.sparse.pattern.compressed_rows import CompressedRows
-from gradproof.sparse.pattern.construction import Indices
+from gradproof.sparse.pattern.construction import StoredIndices
 from gradproof.sparse.pattern.grid import Grid, is_increasing, keys_of, ravel
 from gradproof.sparse.pattern.layouts import (
     TRANSPOSED,
@@ -29,15 +28,15 @@ from gradproof.sparse.pattern.layouts import (
     require_tensor,
     sparse_tensor,
 )
-from gradproof.sparse.pattern.scipy_arrays import of_scipy, to_scipy
-from gradproof.sparse.pattern.validation import require_valid, require_well_formed
+from gradproof.sparse.pattern.scipy_arrays import to_scipy
+from gradproof.sparse.pattern.validation import require_well_formed
 
 MIXER = 0x9E3779B97F4A7C15 - (1 << 64)  # odd, 2**64 over the golden ratio: spreads the bits of a hash
 
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class Pattern:
+class Pattern(StoredIndices):
     """The positions of the stored entries of a sparse tensor, in one of torch's five layouts.
 
     `shape` holds batch dimensions, rows and columns; dense dimensions belong to the values. Values of a pattern have
@@ -51,16 +50,6 @@ class Pattern:
     (True, 1)
     """
 
-    layout: torch.layout
-    shape: tuple[int, ...]
-    indices: tuple[Tensor, ...]
-    blocksize: tuple[int, ...] | None = None
-
-    def __post_init__(self) -> None:
-        require_valid(self.layout, self.shape, self.indices, self.blocksize)
-
-    # --- construction
-
     @classmethod
     def of(cls, tensor: Tensor) -> Pattern:
         """Return the pattern of a sparse tensor, validated once and cached as long as the tensor lives.
@@ -72,71 +61,9 @@ class Pattern:
         facts = facts_of(require_sparse(tensor, "tensor"))
         if facts.pattern is None:
             require_well_formed(tensor, "The")
-            facts.pattern = cls._trusted(construction.of_tensor(tensor))
+            facts.pattern = cls._of_tensor(tensor)
         found: Pattern = facts.pattern
         return found
-
-    @classmethod
-    def from_mask(
-        cls, mask: Tensor, *, layout: torch.layout = torch.sparse_csr, blocksize: tuple[int, int] | None = None
-    ) -> Pattern:
-        """Return the positions at which a strided mask is true.
-
-        >>> import torch
-        >>> Pattern.from_mask(torch.ones(4, 4).tril() > 0, layout=torch.sparse_bsr, blocksize=(2, 2))
-        Pattern(BSR, shape=[4, 4], entries=12, blocks of [2, 2])
-        """
-        return cls(*construction.of_mask(mask, layout, blocksize))
-
-    @classmethod
-    def from_indices(cls, indices: Tensor, shape: tuple[int, ...]) -> Pattern:
-        """Build a COO pattern from one column of indices for each entry, in any order: values are in the same order.
-
-        >>> import torch
-        >>> Pattern.from_indices(torch.tensor([[2, 0], [1, 1]]), (3, 3))
-        Pattern(COO, shape=[3, 3], entries=2)
-        """
-        return cls(*construction.of_indices(indices, shape))
-
-    @classmethod
-    def from_scipy(cls, matrix: Any) -> Pattern:
-        """Return the pattern of a SciPy sparse matrix or array; its values are `torch.from_numpy(matrix.data)`.
-
-        >>> import scipy.sparse
-        >>> Pattern.from_scipy(scipy.sparse.eye_array(3, format="csr"))
-        Pattern(CSR, shape=[3, 3], entries=3)
-        """
-        return cls(*of_scipy(matrix))
-
-    @classmethod
-    def from_edge_index(cls, edge_index: Tensor, *, nodes: int | tuple[int, int] | None = None) -> Pattern:
-        """Return the adjacency matrix of a graph, with row = target and column = source, in the order of the edges.
-
-        `edge_index` has sources above targets. `nodes` is their number, or a pair: of targets and of sources.
-
-        >>> import torch
-        >>> Pattern.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 0]])).mask().int().tolist()
-        [[0, 0, 1], [1, 0, 0], [0, 1, 0]]
-        """
-        return cls(*construction.of_edge_index(edge_index, nodes))
-
-    @classmethod
-    def random(cls, shape: tuple[int, int], density: float, *, generator: torch.Generator | None = None) -> Pattern:
-        """Draw a CSR pattern with the given fraction of all positions.
-
-        >>> Pattern.random((100, 50), 0.1)
-        Pattern(CSR, shape=[100, 50], entries=500)
-        """
-        return cls(*construction.of_random(shape, density, generator))
-
-    @classmethod
-    def _trusted(cls, indices: Indices, **cached: Any) -> Pattern:
-        """Build a pattern from indices that are known to be valid."""
-        made = object.__new__(cls)
-        made.__dict__.update(zip(("layout", "shape", "indices", "blocksize"), indices, strict=True), **cached)
-        return made
-
-    # --- properties
 
     @property
     def device(self) -> torch.device:
@@ -197,7 +124,7 @@ class Pattern:
         return self  # it is immutable
 
     def __reduce__(self) -> tuple[Callable[..., Pattern], tuple[Any, ...]]:
-        return Pattern, self._arguments
+        return Pattern, (self.layout, self.shape, self.indices, self.blocksize)
 
     # --- what products read
 
@@ -310,11 +237,7 @@ class Pattern:
             raise InputError(f"{self!r} is no single matrix. SciPy's sparse arrays are: convert one matrix at a time.")
         values = torch.ones(self.values_shape) if values is None else values
         self.require_values(values.to(self.device))
-        return to_scipy(self._arguments, self.coordinates, values)
-
-    @property
-    def _arguments(self) -> Indices:
-        return self.layout, self.shape, self.indices, self.blocksize
+        return to_scipy(self.layout, self.indices, self.coordinates, values, self.shape)
 
     def to(self, device: torch.device | str) -> Pattern:
         """Copy to another device, with what is cached."""
@@ -323,7 +246,7 @@ class Pattern:
             return self
         cached = {name: self.__dict__[name].to(device) for name in ("by_rows", "by_columns") if name in self.__dict__}
         indices = tuple(index.to(device) for index in self.indices)
-        return self._trusted((self.layout, self.shape, indices, self.blocksize), **cached)
+        return self._trusted(self.layout, self.shape, indices, self.blocksize, **cached)
 
     @cached_property
     def transposed(self) -> Pattern:
@@ -334,7 +257,7 @@ class Pattern:
             swapped = [*range(len(self.shape) - 2), len(self.shape) - 1, len(self.shape) - 2]
             indices = (self.indices[0][swapped],)
         shape = (*self.batch, self.shape[-1], self.shape[-2])
-        return self._trusted((TRANSPOSED[self.layout], shape, indices, self.blocksize and self.blocksize[::-1]))
+        return self._trusted(TRANSPOSED[self.layout], shape, indices, self.blocksize and self.blocksize[::-1])
 
     def sorted(self) -> tuple[Pattern, Tensor | None]:
         """Return the pattern with its entries in torch's order, and the position in storage here of each of them.
@@ -344,7 +267,7 @@ class Pattern:
         order = self._order
         if order is None:
             return self, None
-        return self._trusted((self.layout, self.shape, (self.indices[0][:, order],), None), _order=None), order
+        return self._trusted(self.layout, self.shape, (self.indices[0][:, order],), None, _order=None), order
 
     @cached_property
     def _order(self) -> Tensor | None:
@@ -366,5 +289,6 @@ class Pattern:
             raise InputError(f"{self!r} is a batch: only a single matrix is turned into CSR.")
         rows = self.by_rows
         order = None if rows.permutation is None else rows.permutation.long()
-        indices = torch.sparse_csr, self.shape, (rows.crow_indices, rows.col_indices), None
-        return self._trusted(indices, by_rows=replace(rows, permutation=None)), order
+        indices = rows.crow_indices, rows.col_indices
+        plain = replace(rows, permutation=None)
+        return self._trusted(torch.sparse_csr, self.shape, indices, None, by_rows=plain), order

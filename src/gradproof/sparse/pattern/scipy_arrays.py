@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from gradproof.errors import InputError
-from gradproof.sparse.pattern.construction import Indices
 from gradproof.sparse.pattern.layouts import BLOCKED
 
 LAYOUTS = {
@@ -20,8 +19,8 @@ LAYOUTS = {
 FORMATS = {layout: name for name, layout in LAYOUTS.items() if name != "coo"}
 
 
-def of_scipy(matrix: Any) -> Indices:
-    """Return the indices of a SciPy sparse matrix or array: CSR, CSC, BSR and COO as they are, others as CSR."""
+def of_scipy(matrix: Any) -> tuple[torch.layout, tuple[int, ...], tuple[Tensor, ...], tuple[int, ...] | None]:
+    """Return layout, shape, indices and blocksize of a SciPy matrix; formats that torch lacks are converted to CSR."""
     if not hasattr(matrix, "tocsr"):
         raise InputError(f"A {type(matrix).__name__} is no SciPy sparse matrix. Pass scipy.sparse.csr_array(...), say.")
     if matrix.format not in LAYOUTS:
@@ -40,15 +39,16 @@ def of_scipy(matrix: Any) -> Indices:
     return layout, shape, indices, tuple(matrix.blocksize) if layout in BLOCKED else None
 
 
-def to_scipy(indices: Indices, coordinates: Tensor, values: Tensor) -> Any:
+def to_scipy(
+    layout: torch.layout, indices: tuple[Tensor, ...], coordinates: Tensor, values: Tensor, shape: tuple[int, ...]
+) -> Any:
     """Build a SciPy sparse array of the same layout; of BSC, which SciPy lacks, a COO array."""
     import scipy.sparse
 
     arrays: Any = scipy.sparse
-    layout, shape, index_tensors, _ = indices
     data = values.detach().cpu().resolve_conj().numpy()
     if layout not in FORMATS:
         return arrays.coo_array((data.reshape(-1), tuple(coordinates.cpu().numpy())), shape=shape)
-    compressed, plain = (index.cpu().numpy() for index in index_tensors)
+    compressed, plain = (index.cpu().numpy() for index in indices)
     build = getattr(arrays, f"{FORMATS[layout]}_array")
     return build((data, plain, compressed), shape=shape)

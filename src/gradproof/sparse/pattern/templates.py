@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from gradproof.sparse.pattern.grid import Grid, grid_of, keys_of, on_cells
-from gradproof.sparse.pattern.layouts import is_distinct, sparse_tensor, stored_count, stored_values
+from gradproof.sparse.pattern.layouts import index_tensors, is_distinct, sparse_tensor, stored_count, stored_values
 from gradproof.sparse.pattern.membership import merge
 from gradproof.sparse.pattern.reading import increasing_keys, is_within, same_pattern
 
@@ -24,7 +24,7 @@ def union(tensors: list[Tensor]) -> Tensor:
     grid, keys = grid_of(largest), increasing_keys(largest)
     for other in others:
         if grid_of(other) == grid:
-            keys = merge(keys, increasing_keys(other)).keys
+            keys, _ = merge(keys, increasing_keys(other))
     return on_cells(largest, keys)
 
 
@@ -33,22 +33,16 @@ def extended(point: Tensor, *, complete: bool = False, seed: int = 0) -> tuple[T
 
     The others are all cells if `complete`, or if there are few; else a sample, drawn from `seed`.
     """
-    if not is_distinct(point):
-        return _appended(point, complete=complete, seed=seed)
-    keys = keys_of(point)
-    both = merge(keys, _others(grid_of(point), len(keys), complete=complete, seed=seed).to(keys.device))
-    template = on_cells(point, both.keys)
-    padded = stored_count(template) != len(both.own)  # batches
-    return template, torch.isin(keys_of(template), keys) if padded else both.own
-
-
-def _appended(point: Tensor, *, complete: bool, seed: int) -> tuple[Tensor, Tensor]:
-    """Do the same for a tensor with duplicates, which stay as they are."""
     grid, keys = grid_of(point), keys_of(point)
     others = _others(grid, len(keys), complete=complete, seed=seed).to(keys.device)
-    others = others[~torch.isin(others, keys)]
+    if is_distinct(point):
+        both, own = merge(keys, others)
+        template = on_cells(point, both)
+        padded = stored_count(template) != len(own)  # batches
+        return template, torch.isin(keys_of(template), keys) if padded else own
+    others = others[~torch.isin(others, keys)]  # duplicates stay as they are
     coordinates = torch.stack(grid.coordinates(others)) if grid.shape else others.new_zeros((0, len(others)))
-    indices = torch.cat([point._indices(), coordinates], 1)
+    indices = torch.cat([*index_tensors(point), coordinates], 1)
     values = stored_values(point).new_zeros(()).expand(indices.shape[1], *grid.payload)
     template = sparse_tensor(point.layout, (indices,), values, point.shape, coalesced=False)
     return template, torch.arange(len(values), device=keys.device) < len(keys)

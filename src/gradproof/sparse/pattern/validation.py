@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gradproof.errors import InputError
-from gradproof.sparse.pattern.grid import ravel, unravel
+from gradproof.sparse.pattern.grid import is_increasing, ravel, unravel
 from gradproof.sparse.pattern.layouts import BLOCKED, BY_ROW, SPARSE, index_tensors, name_of, split_shape, stored_values
 
 INDEX_DTYPES = (torch.int32, torch.int64)
@@ -44,7 +44,12 @@ def fault_of(tensor: Tensor) -> str | None:
     if tuple(values.shape[len(stored) + len(block) :]) != dense:
         return f"it has values of shape {tuple(values.shape[len(stored) :])} where {block + dense} belongs"
     fault = index_fault(tensor.layout, shape, indices, block)
-    if fault is None and tensor.layout == torch.sparse_coo and tensor.is_coalesced() and not _is_sorted(indices[0]):
+    if (
+        fault is None
+        and tensor.layout == torch.sparse_coo
+        and tensor.is_coalesced()
+        and not is_increasing(ravel(indices[0], shape))
+    ):
         return "it claims to be coalesced, and its indices are not in order or occur twice"
     return fault
 
@@ -57,7 +62,7 @@ def require_valid(
     if layout not in SPARSE:
         raise InputError(f"{layout} is no sparse layout. Pass one of {', '.join(map(str, SPARSE))}.")
     fault = index_fault(layout, shape, indices, blocksize or ())
-    if fault is None and layout is torch.sparse_coo and not _is_sorted(indices[0]):
+    if fault is None and layout is torch.sparse_coo and not is_increasing(ravel(indices[0], shape)):
         fault = _duplicate(indices[0], shape)
     if fault:
         raise InputError(f"The indices make no {name_of(layout)} pattern of shape {list(shape)}: {fault}.")
@@ -147,19 +152,6 @@ def _unsorted_line(compressed: Tensor, plain: Tensor, line: str) -> str | None:
         return None
     wrong = int((~increases).nonzero()[0]) + 1
     return f"entry {wrong} is not in order within its {line}, or occurs twice; sort the indices and sum duplicates"
-
-
-def _is_sorted(indices: Tensor) -> bool:
-    """Return True if columns of coordinates strictly increase in lexicographic order."""
-    if indices.shape[1] < 2 or not indices.shape[0]:
-        return indices.shape[1] < 2
-    increases = torch.zeros(indices.shape[1] - 1, dtype=torch.bool, device=indices.device)
-    equal = ~increases
-    for coordinates in indices:
-        before, after = coordinates[:-1], coordinates[1:]
-        increases |= equal & (before < after)
-        equal &= before == after
-    return bool(increases.all())
 
 
 def _duplicate(indices: Tensor, shape: tuple[int, ...]) -> str | None:

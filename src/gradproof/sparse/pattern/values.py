@@ -78,7 +78,7 @@ def total(pattern: Pattern, *gradients: Tensor) -> Tensor:
     if others:
         keys, grid = increasing_keys(template), grid_of(template)
         for other in others:
-            keys = merge(keys, torch.unique(cells_of(other, grid))).keys
+            keys, _ = merge(keys, torch.unique(cells_of(other, grid)))
         wide = Pattern.of(on_cells(template, keys))
     first, *rest = (read(gradient, wide) for gradient in gradients)
     return build(sum(rest, first), wide)
@@ -124,14 +124,8 @@ def read_at(pattern: Pattern, gradient: Tensor, *, on_mismatch: str = "error") -
     tensor([1., 4.])
     """
     require_policy(on_mismatch)
-    lead = len(pattern.shape)
-    if tuple(gradient.shape[:lead]) != pattern.shape:
-        raise InputError(
-            f"The gradient has shape {list(gradient.shape)} and the pattern {list(pattern.shape)}: a gradient has the "
-            "shape of what it belongs to."
-        )
     pattern.require_device(gradient, "The gradient's entries")
-    dense = tuple(gradient.shape[lead:])
+    dense = tuple(gradient.shape[len(pattern.shape) :])
     shape = (*pattern.values_shape, *dense)
     if not is_sparse(gradient):
         return gradient.detach()[tuple(pattern.coordinates)].reshape(shape)

@@ -21,7 +21,7 @@ class Chart(Protocol):
 
     size: int
     shape: tuple[int, ...]
-    hidden: int  # coordinates that stand for no entry
+    hidden: int = 0  # coordinates that stand for no entry
 
     def read(self, tensor: Tensor) -> Tensor:
         """A tensor's coordinates, as real numbers in its own precision."""
@@ -49,11 +49,11 @@ class Chart(Protocol):
 
     def words(self) -> str:
         """The kind of tensor in a few words; none for a strided one."""
-        ...
+        return ""
 
     def remarks(self, path: str) -> list[str]:
-        """What was seen that is worth a note."""
-        ...
+        """Notes for the report on what was seen; none by default."""
+        return []
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,8 @@ from gradproof.frameworks.torch.makeup import data_and_mask, masked
 from gradproof.sparse.pattern.layouts import stored_values, with_values
 
 
-class Unmasked:
+class Unmasked(Chart):
     """The entries of a masked tensor that are not masked out: some of the coordinates of its data."""
-
-    hidden = 0
 
     def __init__(self, data: Chart, mask: Tensor, point: Tensor) -> None:
         self._data, self._mask, self._point, self.shape = data, mask, point, data.shape
@@ -55,10 +53,6 @@ class Unmasked:
     def words(self) -> str:
         """The kind of data, and how much of it is not masked out."""
         return f"masked {self._data.words()}".rstrip() + f", {self.size:,} valid"
-
-    def remarks(self, path: str) -> list[str]:
-        """None."""
-        return []
 
 
 def _valid(data: Tensor, mask: Tensor) -> Tensor:

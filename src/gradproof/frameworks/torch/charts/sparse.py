@@ -9,45 +9,60 @@ import torch
 from torch import Tensor
 
 from gradproof.engine.estimators.ladder import slices
-from gradproof.frameworks.torch.charts.chart import added, alike, refusing_malformed, shaped
+from gradproof.frameworks.torch.charts.chart import Chart, added, alike, refusing_malformed, shaped
 from gradproof.frameworks.torch.makeup import as_real, refilled
 from gradproof.sparse.pattern.layouts import name_of, stored_values, with_values
-from gradproof.sparse.pattern.reading import EntryReader
+from gradproof.sparse.pattern.reading import EntryReader, Rest
 
 MIXER = 0x9E3779B97F4A7C15 - 2**64  # odd, with bits everywhere: multiplying by it scatters neighbouring keys
 
 
-class Stored:
+class _OnTemplate(Chart):
+    """A chart whose coordinates are the entries that a template stores."""
+
+    def __init__(self, template: Tensor) -> None:
+        self.shape, self._reader = tuple(template.shape), EntryReader(template)
+        self.template = self._reader.template
+        self._like = stored_values(self.template)
+        self.size = self.hidden + self._like.numel() * (2 if self._like.is_complex() else 1)
+
+    def _read(self, tensor: Tensor, rest: Rest | None) -> Tensor:
+        with refusing_malformed():
+            return as_real(self._reader.read(tensor, rest)).reshape(-1)
+
+    def make(self, coordinates: Tensor) -> Tensor:
+        """The tensor of the template's pattern."""
+        return with_values(self.template, shaped(coordinates[: self.size - self.hidden], self._like))
+
+    def fits(self, tensor: Tensor) -> bool:
+        """Whether the layout and the shape are the template's."""
+        return alike(tensor, self.template)
+
+    def words(self) -> str:
+        """The layout, and how much is stored."""
+        return f"{name_of(self.template.layout)}, {self._stored():,} stored"
+
+    def _stored(self) -> int:
+        return self._reader.count
+
+
+class Stored(_OnTemplate):
     """The entries of a sparse input that a template stores.
 
     Under masked semantics the template is the point itself. Under full semantics it is a pattern with more cells than
     the point stores, which are zero, and `own` says which cells are the point's.
     """
 
-    hidden = 0
-
     def __init__(self, point: Tensor, template: Tensor | None = None, own: Tensor | None = None) -> None:
-        self.shape, self._reader = tuple(point.shape), EntryReader(point if template is None else template)
+        super().__init__(point if template is None else template)
         self._values, self._own, self._masked = stored_values(point), own, own is None
-        self._like = stored_values(self.template)
         self._first: list[int] = []  # of the point's own cells in each piece of the template
         self._unread, self._strided = 0, False
-        self.size = self._like.numel() * (2 if self._like.is_complex() else 1)
-
-    @property
-    def template(self) -> Tensor:
-        """The pattern of the coordinates, without values."""
-        return self._reader.template
 
     def read(self, tensor: Tensor) -> Tensor:
         """What is stored elsewhere counts for nothing; under full semantics it was not asked about."""
         self._strided = self._strided or tensor.layout == torch.strided
-        with refusing_malformed():
-            return as_real(self._reader.read(tensor, self._count if self._masked else None)).reshape(-1)
-
-    def make(self, coordinates: Tensor) -> Tensor:
-        """On the template's pattern."""
-        return with_values(self.template, shaped(coordinates, self._like))
+        return self._read(tensor, self._count if self._masked else None)
 
     def origin(self, point: Tensor) -> Tensor:
         """The values at the point, zero where it stores none."""
@@ -80,20 +95,12 @@ class Stored:
             rows[where].add_(piece.masked_scatter_(self._own[where, None], point[start:stop]))
         return values
 
-    def fits(self, tensor: Tensor) -> bool:
-        """Of the same layout and shape."""
-        return alike(tensor, self.template)
-
     def index(self, offset: int) -> tuple[tuple[int, ...], bool | None]:
         """Batch, row, column, dense index."""
         own = True
         if self._own is not None:
             own = bool(self._own[offset // max(1, math.prod(self._reader.grid.payload))])
         return self._reader.index(offset), own
-
-    def words(self) -> str:
-        """The layout, and how much is stored."""
-        return f"{name_of(self.template.layout)}, {self._stored():,} stored"
 
     def remarks(self, path: str) -> list[str]:
         """What the gradient held beside the stored entries, or how many of the others were probed."""
@@ -122,7 +129,7 @@ class Stored:
         self._unread = max(self._unread, int((values != 0).sum()))
 
 
-class Observed:
+class Observed(_OnTemplate):
     """The entries of a sparse output where it stores some at the point or right beside it.
 
     What it stores elsewhere, further away, is one last coordinate: a sum with signs of its own, lest things cancel. It
@@ -132,10 +139,8 @@ class Observed:
     hidden = 1
 
     def __init__(self, template: Tensor, *, everywhere: bool = True) -> None:
+        super().__init__(template)
         self._everywhere = everywhere
-        self.shape, self._reader = tuple(template.shape), EntryReader(template)
-        self._like = stored_values(self._reader.template)
-        self.size = 1 + self._like.numel() * (2 if self._like.is_complex() else 1)
 
     def read(self, tensor: Tensor) -> Tensor:
         """The entries, and what is elsewhere."""
@@ -145,13 +150,8 @@ class Observed:
             signs = torch.where(keys * MIXER > 0, 1.0, -1.0).reshape(-1, *(1,) * (as_real(values).dim() - 1))
             elsewhere.add_((as_real(values) * signs).sum())
 
-        with refusing_malformed():
-            found = as_real(self._reader.read(tensor, rest if self._everywhere else None)).reshape(-1)
+        found = self._read(tensor, rest if self._everywhere else None)
         return torch.cat([found, elsewhere.reshape(1).to(found.dtype)])
-
-    def make(self, coordinates: Tensor) -> Tensor:
-        """On the pattern of the point and its surroundings."""
-        return with_values(self._reader.template, shaped(coordinates[:-1], self._like))
 
     def forget(self) -> None:
         """Let go of what is known of the patterns of tensors that were read."""
@@ -165,20 +165,8 @@ class Observed:
         """An output is not moved."""
         raise NotImplementedError
 
-    def fits(self, tensor: Tensor) -> bool:
-        """Of the same layout and shape."""
-        return alike(tensor, self._reader.template)
-
     def index(self, offset: int) -> tuple[tuple[int, ...], bool | None]:
         """Batch, row, column, dense index; nothing for what is elsewhere."""
         if offset >= self._like.numel():
             return (), None
         return self._reader.index(offset), None
-
-    def words(self) -> str:
-        """The layout."""
-        return f"{name_of(self._reader.template.layout)}, {self._reader.count:,} stored"
-
-    def remarks(self, path: str) -> list[str]:
-        """None."""
-        return []

@@ -5,16 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradproof.frameworks.torch.charts.chart import added, as_complex, refusing_malformed
+from gradproof.frameworks.torch.charts.chart import Chart, added, as_complex, refusing_malformed
 from gradproof.frameworks.torch.makeup import as_real, fills_its_storage, overlaps, replica
 from gradproof.sparse.pattern.grid import unravel
 from gradproof.sparse.pattern.validation import require_well_formed
 
 
-class Strided:
+class Strided(Chart):
     """Every entry of a strided tensor, row by row."""
-
-    hidden = 0
 
     def __init__(self, tensor: Tensor) -> None:
         self.shape, self.complex = tuple(tensor.shape), tensor.dtype.is_complex
@@ -47,14 +45,6 @@ class Strided:
     def index(self, offset: int) -> tuple[tuple[int, ...], bool | None]:
         """Row by row."""
         return unravel(offset, self.shape), None
-
-    def words(self) -> str:
-        """None."""
-        return ""
-
-    def remarks(self, path: str) -> list[str]:
-        """None."""
-        return []
 
 
 def spread(tensor: Tensor) -> Tensor:
