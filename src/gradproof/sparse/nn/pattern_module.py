@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Self
 
 import torch
@@ -40,30 +41,20 @@ class PatternModule(nn.Module):
         """
         if torch.compiler.is_compiling() and self._for_compiler is not None:
             return self._for_compiler
-        self._refresh()
-        assert self._cached is not None
-        return self._cached
-
-    def _refresh(self) -> None:
         now = tuple((buffer.data_ptr(), buffer._version, buffer.device) for buffer in self._indices())
         if self._cached is None or now != self._versions:
-            self._cached = None
+            self._cached = None  # building may raise
             self._cached = self._build_pattern()
             self._versions = now
+        return self._cached
 
     def prepare(self) -> None:
         """Compute what a compiled product reads. Wrong indices raise later, when the pattern is first used."""
-        self._for_compiler = None
-        if any(buffer.is_meta for buffer in self._indices()):
-            self._cached = None
-            return
-        try:
-            self._refresh()
-        except InputError:
-            return
-        assert self._cached is not None
-        _ = self._cached.by_rows, self._cached.by_columns
-        self._for_compiler = self._cached
+        self._cached = self._for_compiler = None
+        if not any(buffer.is_meta for buffer in self._indices()):
+            with suppress(InputError):
+                _ = self.pattern.by_rows, self.pattern.by_columns
+                self._for_compiler = self.pattern
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # torch's own

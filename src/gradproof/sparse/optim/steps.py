@@ -11,7 +11,7 @@ from gradproof.errors import InputError
 from gradproof.sparse.pattern import Pattern
 from gradproof.sparse.pattern.cache import keep_facts
 from gradproof.sparse.pattern.layouts import require_sparse, stored_values
-from gradproof.sparse.pattern.values import read_at, require_policy
+from gradproof.sparse.pattern.values import read_at
 
 
 def apply_gradient_(tensor: Tensor, grad: Tensor | None, lr: float, *, on_mismatch: str = "error") -> Tensor:
@@ -33,7 +33,6 @@ def apply_gradient_(tensor: Tensor, grad: Tensor | None, lr: float, *, on_mismat
             it as zero where it stores nothing and ignores what it stores elsewhere.
     """
     require_sparse(tensor, "tensor")
-    require_policy(on_mismatch)
     if not isinstance(lr, (int, float, Tensor)) or not math.isfinite(lr):
         raise InputError(f"The learning rate is {lr!r}: a step has a finite length.")
     change = gradient_of(tensor, grad, on_mismatch=on_mismatch)

@@ -59,16 +59,9 @@ class Grid:
         return self.block + self.dense
 
     @property
-    def entry_shape(self) -> tuple[int, ...]:
-        """The shape of the tensor without its dense dimensions."""
-        if not self.block:
-            return self.shape
-        return self.batch + tuple(length * size for length, size in zip(self.sparse, self.block, strict=True))
-
-    @property
     def tensor_shape(self) -> tuple[int, ...]:
         """The shape of the tensor."""
-        return self.entry_shape + self.dense
+        return tuple(length * span for length, span in zip(self.shape, self.spans, strict=True)) + self.dense
 
     @property
     def cells(self) -> int:
@@ -195,7 +188,7 @@ def piece_of(count: int) -> int:
 
 
 def _coordinate_pieces(tensor: Tensor, grid: Grid) -> Iterator[tuple[slice, Tensor]]:
-    indices = tensor._indices()
+    (indices,) = index_tensors(tensor)
     stored = indices.shape[1]
     piece = piece_of(stored)
     for start in range(0, max(1, stored), piece):

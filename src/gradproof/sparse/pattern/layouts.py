@@ -108,6 +108,7 @@ def same_indices(some: tuple[Tensor, ...], others: tuple[Tensor, ...]) -> bool:
     """Return True if index tensors are the same memory or hold the same numbers."""
     return len(some) == len(others) and all(
         one.shape == other.shape
+        and one.dtype == other.dtype
         and ((one.data_ptr() == other.data_ptr() and one.stride() == other.stride()) or torch.equal(one, other))
         for one, other in zip(some, others, strict=True)
     )

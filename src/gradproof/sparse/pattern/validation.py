@@ -82,20 +82,13 @@ def index_fault(
         return f"it has {len(indices)} index tensors, where COO needs one and the other layouts need two"
     if any(index.dtype not in INDEX_DTYPES for index in indices) or indices[0].dtype != indices[-1].dtype:
         return f"its indices have dtype {' and '.join(str(k.dtype) for k in indices)}, and need one integer dtype"
-    return (
-        _coo_fault(indices[0], shape)
-        if layout is torch.sparse_coo
-        else _compressed_fault(layout, shape, indices, block)
-    )
-
-
-def _coo_fault(indices: Tensor, shape: tuple[int, ...]) -> str | None:
-    if indices.dim() != 2 or indices.shape[0] != len(shape):
-        return f"it has indices of shape {list(indices.shape)}, and needs one row of indices for each dimension"
-    for dimension, (coordinates, length) in enumerate(zip(indices, shape, strict=True)):
-        if fault := _out_of_range(coordinates, length, f"dimension {dimension}"):
-            return fault
-    return None
+    if layout is not torch.sparse_coo:
+        return _compressed_fault(layout, shape, indices, block)
+    coordinates = indices[0]
+    if coordinates.dim() != 2 or coordinates.shape[0] != len(shape):
+        return f"it has indices of shape {list(coordinates.shape)}, and needs one row of indices for each dimension"
+    found = (_out_of_range(*line, f"dimension {k}") for k, line in enumerate(zip(coordinates, shape, strict=True)))
+    return next(filter(None, found), None)
 
 
 def _compressed_fault(

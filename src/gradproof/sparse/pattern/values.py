@@ -27,7 +27,7 @@ from gradproof.sparse.pattern.layouts import (
 )
 from gradproof.sparse.pattern.membership import merge
 from gradproof.sparse.pattern.pattern import Pattern
-from gradproof.sparse.pattern.reading import EntryReader, Match, increasing_keys, is_within
+from gradproof.sparse.pattern.reading import EntryReader, Match, increasing_keys
 from gradproof.sparse.pattern.validation import require_well_formed
 
 POLICIES = ("error", "project")
@@ -69,19 +69,22 @@ def total(pattern: Pattern, *gradients: Tensor) -> Tensor:
     >>> total(pattern, torch.tensor([[0.0, 3.0], [0.0, 0.0]]).to_sparse()).values()
     tensor([0., 3., 0.])
     """
-    wide = pattern
-    template = pattern.template(tuple(gradients[0].shape[len(pattern.shape) :]))
     others = [gradient.detach() for gradient in gradients if not has_order(gradient, pattern)]
-    for other in others:
-        require_well_formed(other, "The gradient, a")
-    others = [other for other in others if not is_within(other, template)]
     if others:
-        keys, grid = increasing_keys(template), grid_of(template)
-        for other in others:
-            keys, _ = merge(keys, torch.unique(cells_of(other, grid)))
-        wide = Pattern.of(on_cells(template, keys))
-    first, *rest = (read(gradient, wide) for gradient in gradients)
-    return build(sum(rest, first), wide)
+        pattern = _widened(pattern, others)
+    first, *rest = (read(gradient, pattern) for gradient in gradients)
+    return build(sum(rest, first), pattern)
+
+
+def _widened(pattern: Pattern, tensors: list[Tensor]) -> Pattern:
+    """Return the pattern with the cells around all entries that some tensors store."""
+    template = pattern.template(tuple(tensors[0].shape[len(pattern.shape) :]))
+    keys, grid = increasing_keys(template), grid_of(template)
+    own = len(keys)
+    for tensor in tensors:
+        require_well_formed(tensor, "The gradient, a")
+        keys, _ = merge(keys, torch.unique(cells_of(tensor, grid)))
+    return pattern if len(keys) == own else Pattern.of(on_cells(template, keys))
 
 
 def accumulated(tensor: Tensor, result: Tensor) -> Tensor:
@@ -106,12 +109,6 @@ def _add(leaf: Tensor, held: Tensor | None, gradient: Tensor) -> Tensor:
     return total(Pattern.of(leaf), held, gradient) if is_sparse(gradient) else gradient + to_strided(held)
 
 
-def require_policy(on_mismatch: str) -> None:
-    """Raise if there is no such policy for entries that the pattern does not store."""
-    if on_mismatch not in POLICIES:
-        raise InputError(f"on_mismatch={on_mismatch!r} is not known. Choose one of {', '.join(POLICIES)}.")
-
-
 def read_at(pattern: Pattern, gradient: Tensor, *, on_mismatch: str = "error") -> Tensor:
     """Read a gradient's values at the pattern's entries, in storage order, without a history.
 
@@ -123,7 +120,8 @@ def read_at(pattern: Pattern, gradient: Tensor, *, on_mismatch: str = "error") -
     >>> read_at(pattern, torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
     tensor([1., 4.])
     """
-    require_policy(on_mismatch)
+    if on_mismatch not in POLICIES:
+        raise InputError(f"on_mismatch={on_mismatch!r} is not known. Choose one of {', '.join(POLICIES)}.")
     pattern.require_device(gradient, "The gradient's entries")
     dense = tuple(gradient.shape[len(pattern.shape) :])
     shape = (*pattern.values_shape, *dense)
