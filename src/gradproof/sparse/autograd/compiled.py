@@ -7,6 +7,7 @@ compressed indices, plain indices and the permutation of the values.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import torch
@@ -27,13 +28,9 @@ def contract(first: Tensor, second: Tensor, pattern: Pattern, missing: Slot) -> 
     """Contract two of values, rows and columns, in this order; `missing` names the third."""
     known = vars(pattern)  # not every compiler sees what a cached property holds
     rows, columns = known.get("by_rows") or pattern.by_rows, known.get("by_columns") or pattern.by_columns
-    indices = (*_indices_of(rows), *_indices_of(columns))
-    result: Tensor = _contract(first, second, *indices, missing)
+    indices = ((order.crow_indices, order.col_indices, order.permutation) for order in (rows, columns))
+    result: Tensor = _contract(first, second, *itertools.chain(*indices), missing)
     return result
-
-
-def _indices_of(matrix: CompressedRows) -> tuple[Tensor, Tensor, Tensor | None]:
-    return matrix.crow_indices, matrix.col_indices, matrix.permutation
 
 
 @torch.library.custom_op(

@@ -25,10 +25,9 @@ def parts(sparse: Sparse, *, dense: bool = False) -> tuple[Pattern, Tensor]:
                 "The sparse operand is a tuple: pass a sparse tensor, or a pair of a Pattern and its values."
             )
         pattern, values = sparse
-        pattern.require_values(values, dense=dense)
-        return pattern, values
-    pattern = Pattern.of(require_sparse(sparse, "the sparse operand"))
-    values = read(sparse, pattern)
+    else:
+        pattern = Pattern.of(require_sparse(sparse, "the sparse operand"))
+        values = read(sparse, pattern)
     pattern.require_values(values, dense=dense)
     return pattern, values
 

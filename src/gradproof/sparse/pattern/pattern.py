@@ -99,8 +99,6 @@ class Pattern(StoredIndices):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Pattern):
             return NotImplemented
-        if self is other:
-            return True
         if (self.layout, self.grid, self.values_shape) != (other.layout, other.grid, other.values_shape):
             return False
         pairs = zip(self.indices, other.indices, strict=True)
@@ -125,8 +123,6 @@ class Pattern(StoredIndices):
 
     def __reduce__(self) -> tuple[Callable[..., Pattern], tuple[Any, ...]]:
         return Pattern, (self.layout, self.shape, self.indices, self.blocksize)
-
-    # --- what products read
 
     @cached_property
     def grid(self) -> Grid:
@@ -207,12 +203,6 @@ class Pattern(StoredIndices):
                 f"{what} are on {tensor.device} and the pattern is on {self.device}: move one, for example with "
                 f"pattern.to({str(tensor.device)!r})."
             )
-
-    # --- conversions
-
-    def build(self, values: Tensor) -> Tensor:
-        """Build the sparse tensor with these values, without a history; entries have to be in torch's order."""
-        return sparse_tensor(self.layout, self.indices, values, (*self.shape, *values.shape[len(self.values_shape) :]))
 
     def template(self, dense: tuple[int, ...] = (), dtype: torch.dtype = torch.float32) -> Tensor:
         """Build a tensor of this pattern whose values are one zero, expanded: it takes no memory."""

@@ -109,13 +109,9 @@ class Match:
         self._absent = absent if self.missing else None
         self._rest = unread.nonzero().reshape(-1)
         self._rest_keys = keys[self._rest]
+        self.elsewhere = len(self._rest)  # cells or entries that the tensor stores and the template does not
         if order is not None:
             self._rest = order[self._rest]
-
-    @property
-    def elsewhere(self) -> int:
-        """The number of cells or entries that the tensor stores and the template does not."""
-        return len(self._rest)
 
     def is_of(self, tensor: Tensor) -> bool:
         """Return True if the tensor has the pattern that was matched."""
@@ -137,16 +133,6 @@ class Match:
 def same_pattern(tensor: Tensor, other: Tensor) -> bool:
     """Return True if two tensors store the same cells in the same order."""
     return _kind(tensor) == _kind(other) and same_indices(index_tensors(tensor), index_tensors(other))
-
-
-def is_within(tensor: Tensor, other: Tensor) -> bool:
-    """Return True if a tensor, which may have duplicates, stores nothing where another does not."""
-    if grid_of(tensor) == grid_of(other):
-        keys = increasing_keys(other)
-        return all(bool(look_up(some, keys)[1].all()) for _, some in key_pieces(tensor))
-    elsewhere: list[int] = []
-    EntryReader(other).read(tensor, lambda keys, _: elsewhere.append(len(keys)))
-    return not elsewhere
 
 
 def increasing_keys(tensor: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor
 from gradproof.sparse.pattern.grid import Grid, grid_of, keys_of, on_cells
 from gradproof.sparse.pattern.layouts import index_tensors, is_distinct, sparse_tensor, stored_count, stored_values
 from gradproof.sparse.pattern.membership import merge
-from gradproof.sparse.pattern.reading import increasing_keys, is_within, same_pattern
+from gradproof.sparse.pattern.reading import increasing_keys, same_pattern
 
 ALL = 4096  # cells that are not stored, up to which every one is included
 LEAST = 512  # cells included where there are more: an error in 1 % of them is missed once in 170 checks
@@ -17,15 +17,15 @@ LEAST = 512  # cells included where there are more: an error in 1 % of them is m
 def union(tensors: list[Tensor]) -> Tensor:
     """Return a tensor that stores each cell that one of some tensors of one kind stores, once."""
     largest, *others = sorted((tensor.detach() for tensor in tensors), key=lambda tensor: -len(stored_values(tensor)))
-    if is_distinct(largest):
-        others = [other for other in others if not same_pattern(other, largest) and not is_within(other, largest)]
-        if not others:
-            return largest
-    grid, keys = grid_of(largest), increasing_keys(largest)
+    grid, others = grid_of(largest), [other for other in others if not same_pattern(other, largest)]
+    if is_distinct(largest) and not others:
+        return largest
+    keys = increasing_keys(largest)
+    own = len(keys)
     for other in others:
         if grid_of(other) == grid:
             keys, _ = merge(keys, increasing_keys(other))
-    return on_cells(largest, keys)
+    return largest if is_distinct(largest) and len(keys) == own else on_cells(largest, keys)
 
 
 def extended(point: Tensor, *, complete: bool = False, seed: int = 0) -> tuple[Tensor, Tensor]:

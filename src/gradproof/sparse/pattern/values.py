@@ -191,12 +191,11 @@ class _Build(Function):
     @staticmethod
     def forward(values: Tensor, pattern: Pattern, layout: torch.layout) -> Tensor:
         values = values.resolve_conj().contiguous()  # only such values does torch add entry by entry
-        if layout is pattern.layout:
-            return pattern.build(values)
         lead = len(pattern.values_shape)
         shape = (*pattern.shape, *values.shape[lead:])
-        indices = (pattern.coordinates,)
-        return sparse_tensor(layout, indices, values.flatten(0, lead - 1), shape, coalesced=False)
+        if layout is pattern.layout:
+            return sparse_tensor(layout, pattern.indices, values, shape)
+        return sparse_tensor(layout, (pattern.coordinates,), values.flatten(0, lead - 1), shape, coalesced=False)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], _output: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""What a chart does, and the arithmetic that charts share."""
+"""The protocol of charts, and the arithmetic that they share."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def shaped(coordinates: Tensor, like: Tensor) -> Tensor:
 def as_complex(coordinates: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Pairs of coordinates as complex numbers, a view where that can be."""
     if coordinates.data_ptr() % (2 * coordinates.element_size()):
-        coordinates = coordinates.clone()  # a complex number starts at an even place
+        coordinates = coordinates.clone()  # complex numbers are aligned to pairs
     return torch.view_as_complex(coordinates.view(*shape, 2))
 
 

@@ -1,4 +1,4 @@
-"""Masked tensors: the entries that are not masked out are the coordinates."""
+"""The chart of a masked tensor: the coordinates are the entries that are not masked out."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Unmasked(Chart):
         self.size = len(self._kept)
 
     def read(self, tensor: Tensor) -> Tensor:
-        """What another mask hides is zero."""
+        """Read the entries; those that another mask hides are zero."""
         if isinstance(tensor, MaskedTensor):
             tensor = _valid(*data_and_mask(tensor))
         return self._data.read(tensor)[self._kept]
 
     def make(self, coordinates: Tensor) -> Tensor:
-        """Zeros under the mask."""
+        """The tensor with these coordinates, zero where it is masked out."""
         whole = coordinates.new_zeros(self._components)
         whole[self._kept] = coordinates
         return masked(self._data.make(whole), self._mask)
@@ -38,16 +38,16 @@ class Unmasked(Chart):
         return self._data.origin(self._point)[self._kept]
 
     def moved(self, point: Tensor, step: Tensor, t: float, out: Tensor | None) -> Tensor:
-        """Under the same mask."""
+        """Move the data, keeping the mask."""
         assert isinstance(step, MaskedTensor)
         return masked(self._data.moved(self._point, data_and_mask(step)[0], t, None), self._mask)
 
     def fits(self, tensor: Tensor) -> bool:
-        """Masked as well, over data of the same kind."""
+        """Whether the other tensor is masked, with data of the same kind."""
         return isinstance(tensor, MaskedTensor) and self._data.fits(data_and_mask(tensor)[0])
 
     def index(self, offset: int) -> tuple[tuple[int, ...], bool | None]:
-        """As of the data; that it is stored goes without saying."""
+        """The index of an entry in the data."""
         return self._data.index(int(self._kept[offset]))[0], None
 
     def words(self) -> str:
@@ -56,7 +56,7 @@ class Unmasked(Chart):
 
 
 def _valid(data: Tensor, mask: Tensor) -> Tensor:
-    """The data, zero where it is masked out."""
+    """Set the data to zero where it is masked out."""
     if mask.layout == torch.strided:
         return torch.where(mask, data, 0)
     return with_values(data, torch.where(stored_values(mask), stored_values(data), 0))

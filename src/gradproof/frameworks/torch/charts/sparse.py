@@ -1,4 +1,4 @@
-"""Sparse tensors: the entries that a template stores are the coordinates."""
+"""Charts of sparse tensors: the coordinates are the entries that a template stores."""
 
 from __future__ import annotations
 
@@ -60,18 +60,18 @@ class Stored(_OnTemplate):
         self._unread, self._strided = 0, False
 
     def read(self, tensor: Tensor) -> Tensor:
-        """What is stored elsewhere counts for nothing; under full semantics it was not asked about."""
+        """Read the entries at the template; those stored elsewhere are counted and ignored."""
         self._strided = self._strided or tensor.layout == torch.strided
         return self._read(tensor, self._count if self._masked else None)
 
     def origin(self, point: Tensor) -> Tensor:
-        """The values at the point, zero where it stores none."""
+        """The values at the point; zero in cells that it does not store."""
         if self._own is None:
             return as_real(self._values).reshape(-1)
         return as_real(self._plus_own(torch.zeros_like(self._like, memory_format=torch.contiguous_format))).reshape(-1)
 
     def moved(self, point: Tensor, step: Tensor, t: float, out: Tensor | None) -> Tensor:
-        """On the template's pattern; without a step, the point as it is."""
+        """Move the point on the template's pattern; with t = 0, copy the point as it is."""
         if t == 0:
             return refilled(point)
         memory = None if out is None else stored_values(out)
@@ -81,7 +81,7 @@ class Stored(_OnTemplate):
         return with_values(self.template, self._plus_own(torch.mul(values, t, out=memory)))
 
     def _plus_own(self, values: Tensor) -> Tensor:
-        """Values on the template plus those at the point, in place, piece by piece."""
+        """Add the point's values to values on the template, in place, piece by piece."""
         assert self._own is not None
         if not self.size:
             return values
@@ -96,14 +96,14 @@ class Stored(_OnTemplate):
         return values
 
     def index(self, offset: int) -> tuple[tuple[int, ...], bool | None]:
-        """Batch, row, column, dense index."""
+        """The index of an entry, and whether the point stores it."""
         own = True
         if self._own is not None:
             own = bool(self._own[offset // max(1, math.prod(self._reader.grid.payload))])
         return self._reader.index(offset), own
 
     def remarks(self, path: str) -> list[str]:
-        """What the gradient held beside the stored entries, or how many of the others were probed."""
+        """Note what the gradient holds elsewhere, or how many of the unstored entries were probed."""
         if self._masked:
             return self._ignored(path)
         probed = self._reader.count - self._stored()
@@ -132,8 +132,8 @@ class Stored(_OnTemplate):
 class Observed(_OnTemplate):
     """The entries of a sparse output where it stores some at the point or right beside it.
 
-    What it stores elsewhere, further away, is one last coordinate: a sum with signs of its own, lest things cancel. It
-    stays zero where the template is all that can be asked about.
+    Entries that it stores elsewhere, further away, are one last coordinate: their sum with random signs. It stays zero
+    if `everywhere` is False.
     """
 
     hidden = 1
@@ -143,7 +143,7 @@ class Observed(_OnTemplate):
         self._everywhere = everywhere
 
     def read(self, tensor: Tensor) -> Tensor:
-        """The entries, and what is elsewhere."""
+        """Read the entries at the template, and the sum of those elsewhere."""
         elsewhere = torch.zeros((), dtype=torch.float64, device=tensor.device)
 
         def rest(keys: Tensor, values: Tensor) -> None:
@@ -154,19 +154,19 @@ class Observed(_OnTemplate):
         return torch.cat([found, elsewhere.reshape(1).to(found.dtype)])
 
     def forget(self) -> None:
-        """Let go of what is known of the patterns of tensors that were read."""
+        """Drop what is known of the patterns of tensors that were read."""
         self._reader.forget()
 
     def origin(self, point: Tensor) -> Tensor:
-        """An output is not moved."""
+        """The coordinates of the output itself: an output is not moved."""
         return self.read(point)
 
     def moved(self, point: Tensor, step: Tensor, t: float, out: Tensor | None) -> Tensor:
-        """An output is not moved."""
+        """Raise: an output is not moved."""
         raise NotImplementedError
 
     def index(self, offset: int) -> tuple[tuple[int, ...], bool | None]:
-        """Batch, row, column, dense index; nothing for what is elsewhere."""
+        """The index of an entry; none for the last coordinate."""
         if offset >= self._like.numel():
             return (), None
         return self._reader.index(offset), None

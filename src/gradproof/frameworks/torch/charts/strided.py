@@ -1,4 +1,4 @@
-"""Strided tensors: every entry is a coordinate."""
+"""The chart of a strided tensor: every entry is a coordinate."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Strided(Chart):
         self.size = tensor.numel() * (2 if self.complex else 1)
 
     def read(self, tensor: Tensor) -> Tensor:
-        """A sparse tensor, as a gradient may be, is spread out."""
+        """Read all entries; a sparse tensor, as a gradient may be, is made dense."""
         return as_real(spread(tensor.detach())).reshape(-1)
 
     def make(self, coordinates: Tensor) -> Tensor:
-        """A view of the coordinates, where that can be."""
+        """The tensor with these coordinates, a view of them if possible."""
         return as_complex(coordinates, self.shape) if self.complex else coordinates.view(self.shape)
 
     def origin(self, point: Tensor) -> Tensor:
@@ -31,7 +31,7 @@ class Strided(Chart):
         return as_real(point).reshape(-1)
 
     def moved(self, point: Tensor, step: Tensor, t: float, out: Tensor | None) -> Tensor:
-        """With the strides of the point."""
+        """Move the point, keeping its strides."""
         if fills_its_storage(point) or overlaps(point) or point.is_conj() or point.is_neg():
             return added(point, step, t, out)
         copy = replica(point)
@@ -39,16 +39,16 @@ class Strided(Chart):
         return copy
 
     def fits(self, tensor: Tensor) -> bool:
-        """Strided as well, of the same shape."""
+        """Whether the other tensor is strided, of the same shape."""
         return tensor.shape == self.shape and tensor.layout is torch.strided and tensor.dtype.is_complex == self.complex
 
     def index(self, offset: int) -> tuple[tuple[int, ...], bool | None]:
-        """Row by row."""
+        """The index of an entry in row-major order."""
         return unravel(offset, self.shape), None
 
 
 def spread(tensor: Tensor) -> Tensor:
-    """A tensor as a strided one, once it is known to be well formed."""
+    """Make a tensor strided, after validating its indices."""
     if tensor.layout == torch.strided:
         return tensor
     with refusing_malformed():
