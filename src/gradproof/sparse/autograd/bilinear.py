@@ -22,6 +22,7 @@ from torch.autograd import Function, forward_ad
 from gradproof.sparse.autograd import compiled, kernels
 from gradproof.sparse.autograd.kernels import Slot
 from gradproof.sparse.pattern import Pattern
+from gradproof.sparse.pattern.values import with_signature
 
 
 def multiply(values: Tensor, dense: Tensor, pattern: Pattern, *, transposed: bool = False) -> Tensor:
@@ -44,6 +45,7 @@ def contract(first: Tensor, second: Tensor, pattern: Pattern, missing: Slot) -> 
 
 class _Contract(Function):
     @staticmethod
+    @with_signature
     def forward(first: Tensor, second: Tensor, pattern: Pattern, missing: Slot) -> Tensor:
         if missing == "values" and pattern.is_by_columns:
             return kernels.contract(pattern.by_columns, second, first, missing)

@@ -46,9 +46,9 @@ def pullback(
     """Yield the gradients of a contraction with respect to the two tensors given, where needed."""
     for number, slot in enumerate(GIVEN[missing]):
         if needed[number]:
-            known = {missing: gradient, GIVEN[missing][1 - number]: given[1 - number].conj()}
-            one, other = GIVEN[slot]
-            yield contract(known[one], known[other], slot)
+            other = given[1 - number].conj()
+            pair = (gradient, other) if GIVEN[slot][0] == missing else (other, gradient)
+            yield contract(*pair, slot)
         else:
             yield None
 

@@ -114,8 +114,7 @@ def _times_dense(pattern: Pattern, values: Tensor, dense: Sparse | Tensor, *, tr
         _ = pattern.by_rows, pattern.by_columns
     flat = values.reshape(-1)
     if dense.ndim == 1:
-        lone = dense.unsqueeze(-1)
-        return _times_dense(pattern, values, lone, transposed=transposed).squeeze(-1)
+        return _times_dense(pattern, values, dense.unsqueeze(-1), transposed=transposed).squeeze(-1)
     if pattern.batch:
         batch = pattern.batch
         if dense.shape[:-2] not in (batch, ()):

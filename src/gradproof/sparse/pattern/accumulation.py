@@ -15,8 +15,7 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.utils.weak import WeakIdKeyDictionary
 
-from gradproof.sparse.pattern.grid import Grid, zeros_on
-from gradproof.sparse.pattern.layouts import split_shape
+from gradproof.sparse.pattern.layouts import sparse_tensor, split_shape
 
 Add = Callable[[Tensor, Tensor | None, Tensor], Tensor]  # takes a leaf, what it holds, if anything, and a gradient
 
@@ -74,9 +73,11 @@ def collect_gradients(leaf: Tensor, result: Tensor, add: Add) -> None:
 def _empty_like(gradient: Tensor) -> Tensor:
     """Build a tensor of the gradient's type and shape without entries; all compressed layouts are one type to torch."""
     shape, dense, _ = split_shape(gradient)
-    layout = torch.sparse_coo if gradient.layout is torch.sparse_coo else torch.sparse_csr
-    none = torch.zeros(0, dtype=torch.int64, device=gradient.device)
-    return zeros_on(none, Grid.of_layout(layout, shape, dense), layout, gradient.dtype)
+    is_coo, batch = gradient.layout is torch.sparse_coo, shape[:-2]
+    sizes = [(len(shape), 0)] if is_coo else [(*batch, shape[-2] + 1), (*batch, 0)]
+    indices = tuple(torch.zeros(size, dtype=torch.int64, device=gradient.device) for size in sizes)
+    values = torch.zeros(*sizes[-1][is_coo:], *dense, dtype=gradient.dtype, device=gradient.device)
+    return sparse_tensor(gradient.layout if is_coo else torch.sparse_csr, indices, values, gradient.shape)
 
 
 _ACCUMULATORS: MutableMapping[Tensor, Accumulator] = WeakIdKeyDictionary()

@@ -234,15 +234,15 @@ def zeros_on(
     A batched compressed tensor stores the same number of cells in every batch: cells are added where there are fewer.
     """
     zero = torch.zeros((), dtype=dtype, device=keys.device)
+    batches = math.prod(grid.batch)
+    if grid.batch:
+        keys = _padded(keys, batches, math.prod(grid.sparse))
+    if not is_increasing(keys):
+        keys = keys.sort().values
     if layout == torch.sparse_coo:
-        keys = _increasing(keys)
         indices = torch.stack(grid.coordinates(keys)) if grid.shape else keys.new_zeros((0, len(keys)))
         return sparse_tensor(layout, (indices,), zero.expand(len(keys), *grid.dense), grid.tensor_shape)
     lines, width = grid.key_shape[-2:]
-    batches = math.prod(grid.batch)
-    if grid.batch:
-        keys = _padded(keys, batches, lines * width)
-    keys = _increasing(keys)
     edges = torch.searchsorted(keys, torch.arange(batches * lines + 1, device=keys.device).mul_(max(1, width)))
     counts = edges.diff().reshape(*grid.batch, lines)
     compressed = torch.nn.functional.pad(counts.cumsum(-1), (1, 0)).to(index_dtype)
@@ -254,10 +254,6 @@ def zeros_on(
 def is_increasing(keys: Tensor) -> bool:
     """Return True if keys strictly increase."""
     return len(keys) < 2 or bool((keys[1:] > keys[:-1]).all())
-
-
-def _increasing(keys: Tensor) -> Tensor:
-    return keys if is_increasing(keys) else keys.sort().values
 
 
 def _padded(keys: Tensor, batches: int, area: int) -> Tensor:

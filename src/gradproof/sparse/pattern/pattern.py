@@ -250,10 +250,7 @@ class Pattern(StoredIndices):
         return self._trusted(TRANSPOSED[self.layout], shape, indices, self.blocksize and self.blocksize[::-1])
 
     def sorted(self) -> tuple[Pattern, Tensor | None]:
-        """Return the pattern with its entries in torch's order, and the position in storage here of each of them.
-
-        The position is None if the order is the same.
-        """
+        """Return the pattern in torch's order of entries, and the position in storage here of each (None: the same)."""
         order = self._order
         if order is None:
             return self, None

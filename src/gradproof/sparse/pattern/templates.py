@@ -52,8 +52,7 @@ def _others(grid: Grid, stored: int, *, complete: bool, seed: int) -> Tensor:
     """Return increasing keys of cells beside the stored ones; a few of them may be stored."""
     if complete or grid.cells - stored <= ALL:
         return torch.arange(grid.cells, device="cpu")
-    longest = max(grid.shape)
-    count = min((grid.cells - stored) // 2, max(LEAST, min(stored, 2 * longest)))
+    count = min((grid.cells - stored) // 2, max(LEAST, min(stored, 2 * max(grid.shape))))
     return _scattered(grid.key_shape, count, seed)
 
 

@@ -6,6 +6,8 @@ The gradient of a sparse tensor has entries where the tensor was read. A leaf ge
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -79,12 +81,11 @@ def total(pattern: Pattern, *gradients: Tensor) -> Tensor:
 def _widened(pattern: Pattern, tensors: list[Tensor]) -> Pattern:
     """Return the pattern with the cells around all entries that some tensors store."""
     template = pattern.template(tuple(tensors[0].shape[len(pattern.shape) :]))
-    keys, grid = increasing_keys(template), grid_of(template)
-    own = len(keys)
+    own = keys = increasing_keys(template)
     for tensor in tensors:
         require_well_formed(tensor, "The gradient, a")
-        keys, _ = merge(keys, torch.unique(cells_of(tensor, grid)))
-    return pattern if len(keys) == own else Pattern.of(on_cells(template, keys))
+        keys, _ = merge(keys, torch.unique(cells_of(tensor, grid_of(template))))
+    return pattern if len(keys) == len(own) else Pattern.of(on_cells(template, keys))
 
 
 def accumulated(tensor: Tensor, result: Tensor) -> Tensor:
@@ -162,8 +163,15 @@ def has_order(tensor: Tensor, pattern: Pattern) -> bool:
     return True
 
 
+def with_signature(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Store the signature of a Function's forward, which torch would inspect at every call for longer than it runs."""
+    forward.__signature__ = inspect.signature(forward)  # type: ignore[attr-defined]  # read by inspect.signature
+    return forward
+
+
 class _Read(Function):
     @staticmethod
+    @with_signature
     def forward(tensor: Tensor, pattern: Pattern) -> Tensor:
         return read_at(pattern, tensor, on_mismatch="project").data  # no view of the tensor: steps write to its memory
 
@@ -189,6 +197,7 @@ class _Read(Function):
 
 class _Build(Function):
     @staticmethod
+    @with_signature
     def forward(values: Tensor, pattern: Pattern, layout: torch.layout) -> Tensor:
         values = values.resolve_conj().contiguous()  # only such values does torch add entry by entry
         lead = len(pattern.values_shape)
