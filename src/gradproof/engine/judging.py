@@ -20,11 +20,10 @@ from gradproof.engine.probing import FEW, ask
 from gradproof.engine.results import Entry, Finding, Obstacle, Reading, Resolution, Verdict
 from gradproof.engine.second_opinion import seconded
 from gradproof.engine.subject import DerivativeError, Subject
+from gradproof.engine.thresholds import TINY, TRACE
 from gradproof.engine.verdict import EMPTY, UNMEASURED, Judgement
 
 Span = tuple[int, int]
-TINY = 1e-300  # the least number that is divided by
-WEAK = 1e-3  # of the largest entry: a pass that would miss more asks about each input by itself
 ONE_SIDED = "The function is not defined on both sides of the point: slopes were measured on one side, where it is."
 INFINITIES = (
     "Some outputs are infinite at the point and all around it: the slopes that are claimed of them were not checked."
@@ -115,7 +114,7 @@ class Evidence:
 
     def _is_weak(self, deciding: list[Probe]) -> bool:
         """Return True if a pass would say little, although the precision allows more."""
-        return self.subject.numbers.precision < LOW and _resolution(deciding).relative > WEAK
+        return self.subject.numbers.precision < LOW and _resolution(deciding).relative > TRACE
 
     def _wrong_by_itself(self) -> Judgement | None:
         """Ask about each input by itself, since the kink of another may have hidden an error in it."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from gradproof.engine.subject import Array
+from gradproof.engine.thresholds import FEW
 
-LIKE = 4  # powers of two, within which steps are of about the same size
 WORTH_IT = 4  # columns to a group, on average, below which grouping is not worth its while
 
 
@@ -33,7 +33,7 @@ def coloring(xp: Array, jacobian: Array, steps: Array) -> list[list[int]] | None
         rows_of[column].append(row)
     powers = [math.frexp(step)[1] if step else None for step in steps.tolist()]
     longest = max((power for power in powers if power is not None), default=0)
-    sizes = [None if power is None else (longest - power) // LIKE for power in powers]
+    sizes = [None if power is None else (longest - power) // FEW for power in powers]
     groups: list[list[int]] = []
     taken: list[tuple[int | None, set[int]]] = []
     for column, rows in enumerate(rows_of):

@@ -31,14 +31,13 @@ from gradproof.engine.probe import LOW
 from gradproof.engine.results import Entry, Resolution, Verdict
 from gradproof.engine.second_opinion import seconded
 from gradproof.engine.subject import Array, DerivativeError, Subject
+from gradproof.engine.thresholds import FEW, MARGIN
 from gradproof.engine.verdict import EMPTY, Judgement, together
 from gradproof.engine.views import subset
 
 HELD = 1 << 25  # entries of the claimed Jacobian at a time
 WORST = 12  # columns judged with all care first: more than are shown, and if they are wrong, it is enough
-SEVERAL = 4  # columns, from which on it is worth knowing which of them noise hides
 CAREFULLY = 64  # columns judged together with all care
-BEYOND = 1.25  # times what a column was off by
 Progress = Callable[[int, int], None]
 
 
@@ -205,7 +204,7 @@ class _Coverage:
         hidden: list[int] = []
         if (groups := coloring(xp, claimed, self.direction)) is not None:
             doubts = self._in_groups(claimed, groups, block)
-        elif self.columns > SEVERAL and (hidden := block.hidden(claimed, self.direction)):
+        elif self.columns > FEW and (hidden := block.hidden(claimed, self.direction)):
             doubts = self._alone(claimed, sorted(set(range(self.columns)) - set(hidden)), block)
         else:
             doubts = self._alone(claimed, range(self.columns), block)
@@ -252,7 +251,7 @@ class _Coverage:
             return doubts
         wrong = {column for t in CLOSER for column in self._seen(claimed, slightly, block, self._direction(t), CLOSE)}
         right = [doubts[column] for column in slightly if column not in wrong]
-        block.coarsest = max([block.coarsest, *(BEYOND * off.error for off in right)])
+        block.coarsest = max([block.coarsest, *(MARGIN * off.error for off in right)])
         return {column: off for column, off in doubts.items() if not off.slight or column in wrong}
 
     def _seen(
