@@ -6,10 +6,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from gradproof.engine.estimators.noise import on_a_grid
 from gradproof.engine.explanations import explain, unexplained
 from gradproof.engine.explanations.comparison import Comparison, Kind
 from gradproof.engine.explanations.domain import all_undefined, undefined_beside
-from gradproof.engine.explanations.quantisation import ZERO_GRADIENT, has_zero_gradient_of_a_cast
+from gradproof.engine.explanations.quantisation import QUANTISED, ZERO_GRADIENT, has_zero_gradient_of_a_cast
 from gradproof.engine.findings import entry_findings, raised, spread_thinly
 from gradproof.engine.localisation.locate import Located, localise
 from gradproof.engine.nonfinite import broken_claim
@@ -214,6 +215,8 @@ class Evidence:
             self.notes.append(INFINITIES)
         zero = self.spared and not any(probe.claim.largest_entry for probe in deciding)
         if zero and has_zero_gradient_of_a_cast(self.subject, deciding[0].ladder.direction):
+            if not on_a_grid(self.subject.arrays, self.subject.centre):
+                return self._blocked(QUANTISED)
             self.notes.append(ZERO_GRADIENT)
         return self._judged(deciding)
 

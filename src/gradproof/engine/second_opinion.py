@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gradproof.engine.estimators.differences import precision_shown
+from gradproof.engine.estimators.noise import on_a_grid
 from gradproof.engine.estimators.segment import Outcome, SegmentResult, second_opinion
 from gradproof.engine.estimators.steps import FINEST, RATIO, first_step
 from gradproof.engine.options import Probing
@@ -13,7 +15,7 @@ from gradproof.engine.verdict import Judgement
 from gradproof.engine.views import rule_of, subset
 
 FINE = RATIO**FINEST  # of the first step: a few units of rounding of the point, too short for most jumps
-CALLS = 256  # pullbacks that tell quantisers from other outputs; what they do not reach is left out
+CALLS = 256  # pullbacks that tell quantisers from other outputs; what they do not reach counts as one
 ROUGH = frozenset({Reason.QUANTISED, Reason.NOISE, Reason.STEP_SIZE, Reason.CONDITIONING})
 
 
@@ -24,10 +26,11 @@ def seconded(judgement: Judgement, subject: Subject, seed: int, options: Probing
         return judgement
     result = asked(subject, seed, options)
     if result is not None and result.outcome is Outcome.DISAGREES:
-        chosen = _not_quantisers(subject, seed)
-        if chosen.shape[0] < subject.outputs.size:
-            result = asked(subset(subject, chosen), seed, options) if chosen.shape[0] else None
-        if result is None or result.outcome is not Outcome.DISAGREES or not result.claimed:
+        quantised = _quantisers(subject, seed)
+        if bool(quantised.any()):
+            rest = subject.arrays.where(~quantised)[0]
+            result = asked(subset(subject, rest), seed, options) if rest.shape[0] else None
+        if result is None or result.outcome is not Outcome.DISAGREES:
             return judgement
         return replace(judgement, findings=(segment_finding(subject, result),))
     if result is None or result.outcome is Outcome.UNDECIDED:
@@ -47,16 +50,27 @@ def asked(subject: Subject, seed: int, options: Probing) -> SegmentResult | None
         return None
 
 
-def _not_quantisers(subject: Subject, seed: int) -> Array:
-    """Return the outputs that move on a fine step, or that are claimed to.
+def _quantisers(subject: Subject, seed: int) -> Array:
+    """Return which outputs are constant on a fine step, and are claimed to be; none if they show a cast.
 
-    The others are quantisers: their gradient is zero almost everywhere, whatever their values do along a segment.
+    The gradient of a quantiser is zero almost everywhere, whatever its values do along a segment. A cast is
+    piecewise constant too, and is differentiated as if it were not there.
     """
+    xp = subject.arrays
     direction = subject.direction(seed, Step(first_step(subject.numbers.precision)))
     (ahead, behind), centre = subject.evaluate_along(direction, (FINE, -FINE)), subject.centre
     constant = (ahead == centre) & (behind == centre)
     if subject.mode == "forward":
-        return subject.arrays.where(~constant | (subject.pushforward(direction) != 0))[0]
+        quantised = constant & (subject.pushforward(direction) == 0)
+    else:
+        quantised = _claimed_constant(subject, constant, seed)
+    values = subject.centre[quantised]
+    cast = bool(precision_shown(xp, [values]) > subject.numbers.precision) and on_a_grid(xp, values) is False
+    return quantised & (not cast)
+
+
+def _claimed_constant(subject: Subject, constant: Array, seed: int) -> Array:
+    """Return which of these outputs have a claimed gradient of zero, or an unknown one: they are found by bisection."""
     cotangent, claimed = subject.cotangent(seed), ~constant
     groups, calls = [subject.arrays.where(constant)[0]], 0
     while groups and calls < CALLS:
@@ -71,7 +85,7 @@ def _not_quantisers(subject: Subject, seed: int) -> Array:
         else:
             half = group.shape[0] // 2
             groups += [group[:half], group[half:]]
-    return subject.arrays.where(claimed)[0]
+    return ~claimed
 
 
 def segment_finding(subject: Subject, result: SegmentResult) -> Finding:

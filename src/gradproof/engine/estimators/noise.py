@@ -13,7 +13,7 @@ from gradproof.engine.contraction import CLAIM_ACCURACY, CLAIM_ROUNDING
 from gradproof.engine.estimators.differences import precision_shown
 from gradproof.engine.estimators.question import Question, claimed_parts, cotangent_of, direction_of, value_at
 from gradproof.engine.subject import Array, Subject
-from gradproof.engine.thresholds import CLEARLY, FEW, SAMPLE
+from gradproof.engine.thresholds import CLEARLY, FEW, MANY, SAMPLE
 
 QUANTUM = 12**-0.5  # standard deviation of a rounding error, in units in the last place
 SINGLE = 2.0**-23  # the spacing of single-precision numbers near one
@@ -101,3 +101,20 @@ def last_places(subject: Subject, value: Array) -> Array:
         unit = precision_shown(xp, [value[every]]) or subject.numbers.precision
         spacing[start:stop] = unit * binade[start:stop] + subject.numbers.tiny
     return QUANTUM * spacing
+
+
+def on_a_grid(xp: Array, values: Array) -> bool | None:
+    """Return True if the values are multiples of one number, as counts are: small ones have no digits of their own.
+
+    Numbers that were cast to a float format have: there small values are multiples of a smaller number. None says that
+    there are too few small values to tell.
+    """
+    every = abs(values[:: max(1, values.shape[0] // SAMPLE)])
+    if bool((every == xp.round(every)).all()):
+        return True
+    mantissa, exponent = xp.frexp(every)
+    digits = next((n for n in range(53) if bool((mantissa * 2.0**n == xp.round(mantissa * 2.0**n)).all())), 53)
+    multiples = every * 2.0 ** (digits + FEW - int(exponent.max()))  # a large value may end in some zeros by chance
+    if int((multiples != xp.round(multiples)).sum()) >= FEW:
+        return False
+    return True if int(((every > 0) & (multiples < 2.0 ** (digits - FEW))).sum()) >= MANY else None

@@ -22,13 +22,14 @@ from gradproof.engine.estimators.noise import (
     effective_count,
     last_places,
     noise_of_claims,
+    on_a_grid,
     scatter_nearby,
 )
 from gradproof.engine.estimators.panels import NODES, PANEL_ENDS, Segment, claims_along, values_along
 from gradproof.engine.estimators.question import Question, claimed_parts, direction_of, place_of, value_at
 from gradproof.engine.results import Resolution
 from gradproof.engine.subject import Array, Subject
-from gradproof.engine.thresholds import ALIKE, CLEARLY, FELT, FEW, MANY, MARGIN, MEANINGFUL, SAMPLE, STEADY
+from gradproof.engine.thresholds import ALIKE, CLEARLY, FELT, MANY, MARGIN, MEANINGFUL, STEADY
 
 WIDEST = 0.3  # half-width of the first segment, relative to the point's scale: wide against the rounding of values
 SHRINK = 8.0  # from one half-width to the next, squared where rounding leaves room: fourth differences fall by 8⁴
@@ -202,7 +203,7 @@ def _outcome(question: Question, segments: Sequence[Segment]) -> Outcome:
     if (
         len(outside) < 2
         or max(each.excess for each in outside) < MARGIN
-        or (_zero(segments) and _on_a_grid(question.subject.arrays, outside[0].values.ends[2]))
+        or (_zero(segments) and on_a_grid(question.subject.arrays, outside[0].values.ends[2]))
     ):
         return Outcome.UNDECIDED
     if _is_rough_at_the_ends(question, outside[0]) or _holds_on_fine_steps(question, outside[0]):
@@ -285,19 +286,3 @@ def _holds_on_fine_steps(question: Question, segment: Segment) -> bool:
     bar = CLEARLY * math.sqrt(2 * float((rest * noise) @ (rest * noise)))
     near, far = abs(float(rest @ fine) - claimed), abs(t * float(rest @ change) - claimed)
     return bool(near <= max(far / 2, bar))
-
-
-def _on_a_grid(xp: Array, values: Array) -> bool:
-    """Return True if the values are counts: multiples of one number, small ones of fewer binary digits than large."""
-    every = abs(values[:: max(1, values.shape[0] // SAMPLE)])
-    if bool((every == xp.round(every)).all()):
-        return True
-    small: Array = every[(every > 0) & (every < every.max() / 4**FEW)]
-    return int(small.shape[0]) >= MANY and _digits(xp, small) <= _digits(xp, every) - FEW
-
-
-def _digits(xp: Array, values: Array) -> int:
-    """Return the number of binary digits that these values need."""
-    mantissa = xp.frexp(values)[0]
-    fitting = (n for n in range(53) if not bool((mantissa * 2.0**n != xp.round(mantissa * 2.0**n)).any()))
-    return next(fitting, 53)
