@@ -171,7 +171,7 @@ class Evidence:
         comparison = self._compared(Kind.UNCONFIRMED, probe)
         if another is not None:
             both = sorted([probe, another], key=lambda each: -each.excess / max(each.bar, TINY))
-            worst, other = sorted(both, key=lambda each: not each.thorough)
+            worst, other = sorted(both, key=lambda each: not each.complete)
             comparison = self._compared(Kind.DISAGREEMENT, worst, other)
         obstacle = explain(comparison)
         return self._blocked(obstacle) if obstacle else self._of_entries(comparison)

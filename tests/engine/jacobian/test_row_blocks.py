@@ -6,12 +6,14 @@ import pytest
 from gradproof.engine.jacobian import cover as jacobian
 from gradproof.engine.results import Verdict
 from support.engine import both_modes, judged_fully, places
-from support.jacobians import mixing, with_a_zero
+from support.jacobians import PATTERNS, mixing, with_a_zero
 from support.numpy_subject import elementwise
 
 SCENES = {
     "right": lambda claimed: claimed,
-    "one wrong entry": lambda claimed: claimed + 1e-3 * (np.arange(claimed.size).reshape(claimed.shape) == 0),
+    "the last entry wrong": lambda claimed: (
+        claimed + 1e-3 * (np.arange(claimed.size).reshape(claimed.shape) == claimed.size - 1)
+    ),
     "all wrong": lambda claimed: 1.01 * claimed,
 }
 
@@ -26,7 +28,8 @@ def test_row_blocks_and_batches_make_no_difference(name, mode, held, at_once, mo
     judgements = [judged_fully(mixing(name, 5, error), mode) for error in SCENES.values()]
 
     assert [each.verdict for each in judgements] == [each.verdict for each in wholes]
-    assert places(judgements[1]) == places(wholes[1]) == {(0, 0)}
+    rows, columns = PATTERNS[name].shape
+    assert places(judgements[1]) == places(wholes[1]) == {(columns - 1, rows - 1)}
 
 
 @both_modes
