@@ -18,8 +18,9 @@ from gradproof.engine.contraction import (
 from gradproof.engine.estimators.ladder import Ladder
 from gradproof.engine.estimators.steps import first_step
 from gradproof.engine.options import Probing
-from gradproof.engine.probing import BLOCKS, GATHERED, LARGE, ask
+from gradproof.engine.probing import ask
 from gradproof.engine.subject import Step
+from gradproof.engine.thresholds import CALLS, LARGE, SAMPLE
 from support.numpy_subject import NumpySubject, elementwise, hashed
 
 thoroughly = settings(max_examples=100, deadline=None, derandomize=True)
@@ -187,7 +188,7 @@ def test_blocks_of_outputs_sharpen_a_wide_bar():
     (probe,) = ask(subject, 0, Probing())
 
     assert probe.agrees
-    assert 1 < subject.pullbacks <= 2 * BLOCKS + 4
+    assert 1 < subject.pullbacks <= 2 * CALLS + 4
     assert probe.bar < contract(probe.ladder, subject.cotangent(0)).bar / 2
 
 
@@ -303,7 +304,7 @@ def waves(size, wrong=0.0):
     return elementwise(np.sin, slope, np.linspace(0.3, 1.2, size))
 
 
-@pytest.mark.parametrize(("size", "let_go"), [(GATHERED - 1, False), (GATHERED, True)])
+@pytest.mark.parametrize(("size", "let_go"), [(SAMPLE - 1, False), (SAMPLE, True)])
 def test_values_that_are_gathered_are_let_go_from_a_few_thousand_on(size, let_go):
     subject = waves(size)
     subject.outputs.gathered = True
@@ -315,7 +316,7 @@ def test_values_that_are_gathered_are_let_go_from_a_few_thousand_on(size, let_go
 
 
 def test_values_that_were_let_go_are_evaluated_again_where_they_leave_a_doubt():
-    held, gathered = waves(GATHERED, wrong=0.1), waves(GATHERED, wrong=0.1)
+    held, gathered = waves(SAMPLE, wrong=0.1), waves(SAMPLE, wrong=0.1)
     gathered.outputs.gathered = True
     (known,), (seen,) = ask(held, 0, Probing()), ask(gathered, 0, Probing())
 

@@ -12,16 +12,14 @@ from gradproof.engine.estimators.steps import BOTTOM, RATIO
 from gradproof.engine.options import Probing
 from gradproof.engine.pieces import columns, piece_of, slices
 from gradproof.engine.subject import Array, Subject
+from gradproof.engine.thresholds import HANDFUL, SAMPLE, TINY
 
 SPREAD = 2.0  # root-sum-squares of the outputs' bars in the bar of their sum: random signs make errors independent
 CLAIM_ROUNDING = 4.0  # units of rounding allowed for every entry of a claimed gradient
 CLAIM_ACCURACY = 3e-10  # relative, allowed beside it: series of special functions give some ten digits in any precision
 USUAL_WEIGHT = 0.76  # root mean square of a cotangent's entries: √(7/12) of a uniform variable in [½, 1]
-HANDFUL = 64  # outputs up to which the plain sum of bars is compared with SPREAD root-sum-squares
 CAUTION = 3.0  # times the bar of a ladder of more than two samples: the smallest of several bars may be too small
 SAMPLED = 8  # outputs for one of which the bar is computed where the bars are sampled
-RUN = 1 << 12  # outputs of which the first eighth is the sample: contiguous runs of 4 KiB
-UNDERFLOW = 1e-290  # a sum of squares below this has lost terms: squares of numbers below 1e-154 are subnormal
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +108,8 @@ def _changes(subject: Subject, values: Array, cotangents: list[Array]) -> list[A
 def _sampled(xp: Array, vector: Array) -> Array:
     """Return the first eighth of every run of a vector's entries."""
     size = vector.shape[0]
-    whole = size // RUN * RUN
-    runs = vector[:whole].reshape(-1, RUN)[:, : RUN // SAMPLED].reshape(-1)
+    whole = size // SAMPLE * SAMPLE
+    runs = vector[:whole].reshape(-1, SAMPLE)[:, : SAMPLE // SAMPLED].reshape(-1)
     return xp.concatenate([runs, vector[whole : whole + math.ceil((size - whole) / SAMPLED)]])
 
 
@@ -131,11 +129,11 @@ def _contracted(
     found = totals(known=True)
     if not math.isfinite(sum(found)):
         found = totals(known=False)
-    floor = SPREAD * USUAL_WEIGHT * math.sqrt(found[0]) + (found[1] if found[0] < UNDERFLOW else 0.0)
+    floor = SPREAD * USUAL_WEIGHT * math.sqrt(found[0]) + (found[1] if found[0] < TINY else 0.0)
     answers = []
     for slope, parts, squares, plain in zip(*(found[start::4] for start in (2, 3, 4, 5)), strict=True):
-        root = SPREAD * math.sqrt(squares) if squares > UNDERFLOW else math.inf
-        bar = min(plain, root) if count <= HANDFUL or squares < UNDERFLOW else root
+        root = SPREAD * math.sqrt(squares) if squares > TINY else math.inf
+        bar = min(plain, root) if count <= HANDFUL or squares < TINY else root
         answers.append(Contraction(slope, caution * bar, floor, math.sqrt(parts)))
     return answers
 

@@ -16,12 +16,12 @@ from gradproof.engine.localisation.locate import Located, localise
 from gradproof.engine.nonfinite import broken_claim
 from gradproof.engine.options import Probing
 from gradproof.engine.pictures import remainders
-from gradproof.engine.probe import LOW, Probe
-from gradproof.engine.probing import FEW, ask
+from gradproof.engine.probe import Probe
+from gradproof.engine.probing import ask
 from gradproof.engine.results import Entry, Finding, Obstacle, Reading, Resolution, Verdict
 from gradproof.engine.second_opinion import seconded
 from gradproof.engine.subject import DerivativeError, Subject
-from gradproof.engine.thresholds import TINY, TRACE
+from gradproof.engine.thresholds import ENOUGH, SLIGHT, TINY, TRACE
 from gradproof.engine.verdict import EMPTY, UNMEASURED, Judgement
 
 Span = tuple[int, int]
@@ -39,7 +39,7 @@ def judge(subject: Subject, *, probes: int, seed: int, options: Probing) -> Judg
         return Judgement(obstacle=undefined)
     outputs = subject.outputs.size
     # one output of twenty without a slope may be an accident
-    evidence = Evidence(subject, options, seed, spared=max(FEW * outputs, float(outputs >= 20)))
+    evidence = Evidence(subject, options, seed, spared=max(SLIGHT * outputs, float(outputs >= 20)))
     try:
         return seconded(evidence.judgement(probes), subject, seed, options)
     except DerivativeError as error:
@@ -115,7 +115,7 @@ class Evidence:
 
     def _is_weak(self, deciding: list[Probe]) -> bool:
         """Return True if a pass would say little, although the precision allows more."""
-        return self.subject.numbers.precision < LOW and _resolution(deciding).relative > TRACE
+        return self.subject.numbers.precision < ENOUGH and _resolution(deciding).relative > TRACE
 
     def _wrong_by_itself(self) -> Judgement | None:
         """Ask about each input by itself, since the kink of another may have hidden an error in it."""

@@ -9,19 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from gradproof.engine.contraction import CLAIM_ACCURACY, CLAIM_ROUNDING, SPREAD, UNDERFLOW, inner, restricted
-from gradproof.engine.estimators.directional import LARGE, Measured, slopes_along
+from gradproof.engine.contraction import CLAIM_ACCURACY, CLAIM_ROUNDING, SPREAD, inner, restricted
+from gradproof.engine.estimators.directional import Measured, slopes_along
 from gradproof.engine.estimators.ladder import Ladder
 from gradproof.engine.options import Probing
 from gradproof.engine.probe import Probe, rounding_floor
 from gradproof.engine.results import HeatMap, TaylorPoint
 from gradproof.engine.subject import Array, DerivativeError, Frame, Subject
-
-BLOCKS = 16  # of inputs and of outputs, for a gradient that was probed
-FULL_BLOCKS = 64  # the same after full coverage, which takes more calls than that in any case
-WORK = 1 << 23  # numbers that may be computed for a map: 16 blocks up to 65,536 inputs and outputs, 8 for twice as many
-FEWEST = 4  # blocks at least: a map of fewer shows no pattern
-CHEAP = 1 << 14  # outputs up to which the remainders of a passing check take well below a millisecond
+from gradproof.engine.thresholds import FEW, LARGE, MANY, SAMPLE, TINY, WORK
 
 Span = tuple[int, int]
 
@@ -43,7 +38,7 @@ def remainders(probe: Probe) -> tuple[TaylorPoint, ...]:
 def _changes(probe: Probe) -> Iterator[tuple[float, float]]:
     """Yield ⟨u, f(x + tv) − f(x)⟩ at each step t, from the values that the ladder holds."""
     ladder, centre = probe.ladder, probe.ladder.subject.centre
-    if len(ladder.samples) == 2 and centre.shape[0] > CHEAP:
+    if len(ladder.samples) == 2 and centre.shape[0] > 4 * SAMPLE:
         return
     for sample in ladder.samples:
         change = sample.plus - centre
@@ -52,7 +47,7 @@ def _changes(probe: Probe) -> Iterator[tuple[float, float]]:
 
 
 def heat_map(
-    subject: Subject, seed: int, options: Probing, *, blocks: int = BLOCKS, measured: Measured | None = None
+    subject: Subject, seed: int, options: Probing, *, blocks: int = MANY, measured: Measured | None = None
 ) -> tuple[HeatMap, ...]:
     """Return the Jacobian's errors along a direction, in blocks; nothing if no block by itself is outside its bar.
 
@@ -60,8 +55,8 @@ def heat_map(
     """
     if max(subject.inputs.size, subject.outputs.size) > LARGE:
         return ()
-    blocks = min(blocks, WORK // (4 * (subject.inputs.size + subject.outputs.size)))
-    if blocks < FEWEST:
+    blocks = min(blocks, WORK // (16 * (subject.inputs.size + subject.outputs.size)))
+    if blocks < FEW:
         return ()
     direction = subject.direction(seed, options.first(subject))
     rows, columns = _cut(subject.outputs, blocks), _cut(subject.inputs, blocks)
@@ -110,7 +105,7 @@ def _errors(
     values, bars = slopes_along(subject, directions, measured)
     gap = abs(claims - _sums(xp, values, cotangent, rows).T)
     plain, spread = _sums(xp, bars, abs(cotangent), rows), SPREAD * _root_sums(xp, bars, cotangent, rows)
-    bar = xp.where(spread * spread > UNDERFLOW, xp.minimum(plain, spread), plain).T
+    bar = xp.where(spread * spread > TINY, xp.minimum(plain, spread), plain).T
     size = abs(claims) + _root_sums(xp, values, cotangent, rows).T
     reach = xp.asarray([ladder.reach for ladder in ladders], dtype=values.dtype, device=values.device)
     length = _root_sums(xp, xp.ones_like(values[:1]), cotangent, rows).T

@@ -14,16 +14,10 @@ from gradproof.engine.estimators.differences import ROUNDING
 from gradproof.engine.estimators.ladder import Ladder
 from gradproof.engine.estimators.steps import first_step
 from gradproof.engine.subject import Array, Subject
+from gradproof.engine.thresholds import ENOUGH, GROSS, MARGIN, MEANINGFUL, STEADY, TRACE
 
 ROUNDING_FLOOR = 4e-12  # of the derivative's largest entry, or of the largest value: rounding that any entry may have
 NOTHING = 1e-4  # of the largest value, over a step as long as the point: a smaller change counts as none
-ENOUGH = 3e-8  # of the largest contribution to the slope: a narrower bar is not refined
-NEAR_FLOOR = 30.0  # times the bar that rounding alone would give: nor is a bar within it
-MEANINGFUL = 0.2  # of the largest contribution: agreement within a wider bar verifies nothing
-ZERO = 1e-3  # of the slope that the values' size suggests: a wider bar does not show a slope to be zero
-LOW = 1e-10  # spacing of numbers near one: that of double precision is below it, of single precision above
-LOW_MARGIN = 1.3  # bars beyond the bar that an error must have in so low a precision
-HIDING = 0.02  # of the slope on the coarsest step: a wider bar may hide it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +89,8 @@ class Probe:
         else:
             caution = (1 + min(1.0, self._distance / self.bar if self.bar else 0.0)) / self.least_weight
             caution *= 1.0 if self.complete else CAUTION
-        if self.ladder.subject.numbers.precision > LOW:
-            caution *= 1 + LOW_MARGIN
+        if self.ladder.subject.numbers.precision > ENOUGH:
+            caution *= 1 + MARGIN
         return (caution * self.bar + self.claim.tolerated) / self.ladder.shortest
 
     @property
@@ -128,7 +122,7 @@ class Probe:
 
 def wide(sums: Contraction, claim: Claim) -> bool:
     """Return True if a bar can be narrowed and is worth it: it is far wider than rounding alone would make it."""
-    return sums.bar > max(ENOUGH * claim.largest_contribution, NEAR_FLOOR * sums.floor)
+    return sums.bar > max(ENOUGH * claim.largest_contribution, GROSS * sums.floor)
 
 
 def rounding_floor(ladder: Ladder, entry: float, change: float) -> float:
@@ -148,11 +142,11 @@ def says_nothing(probe: Probe) -> bool:
     """Return True if the bar is so wide that agreement verifies nothing."""
     subject, wide, largest = probe.ladder.subject, probe.bar, probe.claim.largest_contribution
     if largest:
-        return wide > max(MEANINGFUL * largest, probe.claim.tolerated) and wide > ZERO * _natural(subject)
+        return wide > max(MEANINGFUL * largest, probe.claim.tolerated) and wide > TRACE * _natural(subject)
     if _hides(probe):
         return True
     coarse_slopes = float(probe.ladder.coarse_slopes().max()) if len(probe.ladder.samples) > 2 else 0.0
-    return wide > NEAR_FLOOR * probe.sums.floor and wide > ZERO * max(_natural(subject), coarse_slopes)
+    return wide > GROSS * probe.sums.floor and wide > TRACE * max(_natural(subject), coarse_slopes)
 
 
 def _hides(probe: Probe) -> bool:
@@ -162,9 +156,9 @@ def _hides(probe: Probe) -> bool:
     """
     ladder, subject = probe.ladder, probe.ladder.subject
     slopes, rounding = ladder.coarse_slopes(), ROUNDING * subject.numbers.precision * abs(subject.centre)
-    clear = slopes * ladder.samples[-1].t > NEAR_FLOOR * rounding
+    clear = slopes * ladder.samples[-1].t > GROSS * rounding
     moves = subject.arrays.where(clear, slopes * probe.cotangent, 0.0)
-    return probe.bar > HIDING * math.sqrt(float(moves @ moves)) > 0
+    return probe.bar > STEADY * math.sqrt(float(moves @ moves)) > 0
 
 
 def _natural(subject: Subject) -> float:

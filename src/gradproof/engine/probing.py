@@ -25,21 +25,12 @@ from gradproof.engine.estimators.ladder import Ladder
 from gradproof.engine.estimators.refinement import grow, most_informative_bar, outliers
 from gradproof.engine.estimators.steps import BOTTOM, FINEST, RATIO, first_step
 from gradproof.engine.options import Probing
-from gradproof.engine.probe import ENOUGH, NEAR_FLOOR, Probe, rounding_floor, says_nothing, wide
+from gradproof.engine.probe import Probe, rounding_floor, says_nothing, wide
 from gradproof.engine.subject import Array, Subject
+from gradproof.engine.thresholds import CALLS, ENOUGH, GROSS, LARGE, SAMPLE, SLIGHT, WORK
 from gradproof.engine.views import OutputSubset
 
-FINE = 5e-3  # of the largest contribution: a wider bar is narrowed by contracting blocks of outputs
-BLOCKS = 256  # of outputs at most
-WORK = 1 << 25  # gradient entries that the pullbacks of all blocks may have together: about a second
-LARGE = 50_000  # inputs from which on two cotangents are contracted with the same slopes
-VAST = 500_000  # outputs from which on the bars of a sample are computed first
-HELD = 1 << 21  # outputs below which the values at the first steps are kept: four vectors of 16 MiB
-GATHERED = 1 << 12  # outputs from which on values gathered from larger tensors, which each keeps alive, are not kept
 MANY = 1000  # outputs from which on a few outliers are probed by themselves
-FEW = 0.01  # of the outputs
-GROSS = 30.0  # bars beyond the bar: ten times the bar with the caution of a longer ladder
-MATERIAL = 1e-2  # of the largest contribution: a kink whose bar is narrower does not count
 
 
 def ask(
@@ -62,7 +53,7 @@ def ask(
     first = options.first(subject)
     step, whole = first.length, subject.direction(seed, first)
     ladder = Ladder(subject, whole) if span is None else Ladder(subject, restricted(subject, whole, *span), whole)
-    held = GATHERED if subject.outputs.gathered else HELD
+    held = SAMPLE if subject.outputs.gathered else WORK // 16
     if confirming or subject.outputs.size < held or subject.mode == "forward":
         ladder.add(*BOTTOM)
     probes = _asked(ladder, step, seed, options, confirming)
@@ -98,7 +89,7 @@ def _asked(ladder: Ladder, step: float, seed: int, options: Probing, confirming:
 
 def _is_vast(subject: Subject) -> bool:
     """Return True if the outputs are too many for their values at several steps to be held without need."""
-    return subject.outputs.size >= (GATHERED if subject.outputs.gathered else VAST)
+    return subject.outputs.size >= (SAMPLE if subject.outputs.gathered else 4 * LARGE)
 
 
 def _is_gross(probe: Probe) -> bool:
@@ -108,7 +99,7 @@ def _is_gross(probe: Probe) -> bool:
     may be, and need coarser steps.
     """
     centre, sample, sums = probe.ladder.subject.centre, probe.ladder.samples[-1], probe.sums
-    if not GROSS * probe.bar < probe.excess < math.inf or sums.bar > FINE * sums.size:
+    if not GROSS * probe.bar < probe.excess < math.inf or sums.bar > SLIGHT * sums.size:
         return False
     return not bool(((sample.plus == centre) & (sample.minus == centre)).any())
 
@@ -120,7 +111,7 @@ def _with_sampled_bars(ladder: Ladder, seeds: list[int], seed: int, options: Pro
     for each, sums in zip(seeds, contractions, strict=True):
         probe = _claimed(ladder, subject.cotangent(each), sums, seed, options)
         largest = probe.claim.largest_contribution
-        if not _clear(probe) or probe.bar > (FINE * largest if largest else NEAR_FLOOR * sums.floor):
+        if not _clear(probe) or probe.bar > (SLIGHT * largest if largest else GROSS * sums.floor):
             return []
         probes.append(replace(probe, ladder=ladder.without_values(), claimed=None, cotangent=None))
     return probes
@@ -181,7 +172,7 @@ def _outliers(ladder: Ladder) -> Array | None:
     if ladder.subject.outputs.size < MANY:
         return None
     found = ladder.subject.arrays.where(outliers(ladder.estimates()))[0]
-    return found if 0 < found.shape[0] <= FEW * ladder.subject.outputs.size else None
+    return found if 0 < found.shape[0] <= SLIGHT * ladder.subject.outputs.size else None
 
 
 def _refined(probe: Probe, step: float, options: Probing) -> Probe:
@@ -255,7 +246,7 @@ def _resolved(probe: Probe, cotangent: Array, options: Probing) -> Probe:
     """Compare again without the outputs that are unresolved or that jump, and find the outputs with a kink."""
     ladder, xp = probe.ladder, probe.ladder.subject.arrays
     estimates = ladder.estimates()
-    telling = estimates.bar <= FINE * abs(estimates.value)  # by itself, however wide its bar is beside the others'
+    telling = estimates.bar <= SLIGHT * abs(estimates.value)  # by itself, however wide its bar is beside the others'
     useless = ~(estimates.bar <= most_informative_bar(ladder, estimates)) | (outliers(estimates) & ~telling)
     if len(ladder.samples) > 2:
         useless = useless | ladder.jumps()
@@ -264,7 +255,7 @@ def _resolved(probe: Probe, cotangent: Array, options: Probing) -> Probe:
     kinks: tuple[int, ...] = ()
     if len(ladder.samples) > 2:
         largest = max(found.claim.largest_contribution, probe.claim.largest_contribution)
-        hides = ladder.bends(estimates.bar) & (abs(cotangent) * estimates.bar > MATERIAL * largest)
+        hides = ladder.bends(estimates.bar) & (abs(cotangent) * estimates.bar > SLIGHT * largest)
         kinks = tuple(xp.where(hides)[0][:10].tolist())
     found = replace(found, kinks=kinks, unresolved=unresolved)
     return _by_blocks(found, options) if found.agrees else found
@@ -278,10 +269,10 @@ def _by_blocks(probe: Probe, options: Probing) -> Probe:
     """
     subject, size = probe.ladder.subject, probe.cotangent.shape[0]
     largest = probe.claim.largest_contribution
-    if not largest or probe.bar <= FINE * largest or size < 2:
+    if not largest or probe.bar <= SLIGHT * largest or size < 2:
         return probe
     affordable = max(1, WORK // subject.inputs.size)
-    wanted = min(BLOCKS, (min(probe.bar / largest, 1.0) / FINE) ** 2)
+    wanted = min(CALLS, (min(probe.bar / largest, 1.0) / SLIGHT) ** 2)
     count = min(size, affordable, math.ceil(wanted))
     tolerated = options.along(subject, probe.ladder.direction)
     blocks = []

@@ -11,11 +11,11 @@ from gradproof.engine.estimators.steps import FINEST, RATIO, first_step
 from gradproof.engine.options import Probing
 from gradproof.engine.results import Finding, Reason
 from gradproof.engine.subject import Array, DerivativeError, Step, Subject
+from gradproof.engine.thresholds import CALLS
 from gradproof.engine.verdict import Judgement
 from gradproof.engine.views import rule_of, subset
 
 FINE = RATIO**FINEST  # of the first step: a few units of rounding of the point, too short for most jumps
-CALLS = 256  # pullbacks that tell quantisers from other outputs; what they do not reach counts as one
 ROUGH = frozenset({Reason.QUANTISED, Reason.NOISE, Reason.STEP_SIZE, Reason.CONDITIONING})
 
 

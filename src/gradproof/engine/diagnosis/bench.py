@@ -11,9 +11,10 @@ from typing import Any
 
 from gradproof.engine.diagnosis.parts import Part, parts_of
 from gradproof.engine.estimators.differences import ROUNDING
-from gradproof.engine.estimators.directional import LARGE, Measured, slopes_along
+from gradproof.engine.estimators.directional import Measured, slopes_along
 from gradproof.engine.estimators.steps import first_step
 from gradproof.engine.subject import Array, Step, Subject
+from gradproof.engine.thresholds import LARGE
 
 BUDGET = 24  # evaluations of a diagnosis of a large function at most; 13 where one mistake explains a whole answer
 UNEVEN = 1e-3  # of the difference between the slopes on the two sides, granted to a slope from two evaluations

@@ -24,23 +24,15 @@ from itertools import pairwise
 
 from gradproof.engine.estimators.steps import RATIO
 from gradproof.engine.subject import Array
+from gradproof.engine.thresholds import ALIKE, CLEARLY, FEW, GROSS, STEADY, UNRESOLVED
 
 ROUNDING = 0.75  # units of rounding in the slope from correctly rounded values: 0.54 measured, and a margin
 CURVED = 3.0  # growth of the two sides' difference from a step to the next: curvature gives 4, a kink on one side 1
 BEND = 0.05  # of the even fourth difference in the bar: the bound for a kink, above
-MUCH = 0.4  # of the bar: a smaller jump of the slope is of no account
-STEADY = 0.25  # relative: how much the jump of the slope at a kink may differ from a step to the next
 FOURTH = 37.6  # standard deviation of the even fourth difference, if that of a value is one: √(2·16² + 2·1² + 30²)
-DEVIATIONS = 4.0  # standard deviations of the median noise, allowed for every value in proportion to its size
 MEDIAN = 0.67  # standard deviations: the median of a Gaussian variable's absolute value
 BACKGROUND = 2.5  # medians of the even fourth differences, allowed for every output
-COARSEST = 0.05  # relative noise at the most: beyond it the function changes too fast for the steps
-CHANGING = 0.5  # of the outputs must change for their median to count as the noise of all
-STRUCTURE = 30.0  # times the noise on the finest steps, beyond which a coarser step shows structure
-TALLEST = 2.0**-5  # of a value: the quanta of half precisions are smaller
 CASTS = (8, 11, 24)  # binary digits of bfloat16, float16 and float32
-FEWER = 2  # binary digits less: one value of four fits into them by accident, a sample of values does not
-SMOOTH = 0.3  # of a slope: the slope is taken for smooth if its bar is narrower
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +107,7 @@ def best_slopes(xp: Array, centre: Array, samples: list[Sample], around: Noise) 
         floor += around.tiny
     candidates = _central_slopes(xp, centre, samples, floor, around)
     value, bar = candidates[0].value, candidates[0].bar
-    trusted: Array = None if len(samples) < 3 else ~bent(centre, samples, MUCH * bar)
+    trusted: Array = None if len(samples) < 3 else ~bent(centre, samples, UNRESOLVED * bar)
     for candidate in candidates[1:]:
         trusted = trusted & (abs(candidate.value - value) <= candidate.bar + bar)
         better = trusted & (candidate.bar < bar)
@@ -136,7 +128,7 @@ def extrapolated(near: float, far: float) -> float:
 def bent(centre: Array, samples: list[Sample], least: Array) -> Array:
     """Flag where the slopes on the two sides differ, by more than `least` and by as much on the three finest steps."""
     jumps = [sample.split(centre)[1] / sample.t for sample in samples[:3]]
-    return stays(abs(jumps[0]) > least, jumps, STEADY)
+    return stays(abs(jumps[0]) > least, jumps, ALIKE)
 
 
 def stays(clear: Array, jumps: list[Array], within: float) -> Array:
@@ -152,8 +144,8 @@ def noise_around(centre: Array, samples: list[Sample], least: Noise) -> Noise:
     evens = [sample.split(centre)[1] for sample in samples]
     fourths = [abs(RATIO**2 * lower - upper).tolist() for lower, upper in pairwise(evens)]
     shares = sorted(fourth / size for fourth, size in zip(fourths[0], sizes, strict=True) if size > 0 and fourth >= 0)
-    shown = DEVIATIONS * shares[len(shares) // 2] / (MEDIAN * FOURTH) if shares else 0.0
-    shown = max(least.shown, min(shown, COARSEST))
+    shown = CLEARLY * shares[len(shares) // 2] / (MEDIAN * FOURTH) if shares else 0.0
+    shown = max(least.shown, min(shown, STEADY))
     return replace(least, shown=shown, background=tuple(map(_background, fourths)))
 
 
@@ -169,12 +161,12 @@ def precision_shown(xp: Array, values: list[Array]) -> float:
         return all(not bool((part * 2.0**digits != xp.round(part * 2.0**digits)).any()) for part in parts)
 
     lowest = next(filter(fit, CASTS), None)
-    return 2.0 ** (1 - lowest) if lowest and not fit(lowest - FEWER) else 0.0
+    return 2.0 ** (1 - lowest) if lowest and not fit(lowest - FEW) else 0.0
 
 
 def _background(fourths: list[float]) -> float:
     changing = sorted(fourth for fourth in fourths if fourth > 0)
-    if len(changing) < CHANGING * len(fourths) or len(fourths) < 2:
+    if 2 * len(changing) < len(fourths) or len(fourths) < 2:
         return 0.0
     return BACKGROUND * changing[len(changing) // 2]
 
@@ -248,9 +240,9 @@ def _distrust_structure(
     A bounded function that oscillates between the steps gives small slopes with narrow bars on coarse ones, as noise
     does.
     """
-    noise = STRUCTURE * xp.maximum(fourths[0], usual)
+    noise = GROSS * xp.maximum(fourths[0], usual)
     for k, pair in enumerate(pairs[1:], start=1):
-        hidden = (fourths[k] > noise) & (pair.bar > SMOOTH * abs(pair.value)) & ~pairs[0].flat
+        hidden = (fourths[k] > noise) & (pair.bar > ALIKE * abs(pair.value)) & ~pairs[0].flat
         pair.bar = xp.where(hidden, math.inf, pair.bar)
         if k < len(triples):
             triples[k].bar = xp.where(hidden, math.inf, triples[k].bar)
@@ -277,8 +269,8 @@ def _widen_for_quanta(
     signs = pairs[0].flat & False
     slopes = [sample.split(centre) for sample in samples]
     for (below, _), (slope, bend), upper in zip(slopes[1:], slopes[2:], samples[2:], strict=False):
-        steady = abs(below - slope) < SMOOTH * abs(slope)
-        signs = signs | (steady & (abs(bend) < SMOOTH * 2 * upper.t * abs(slope)))  # an even rise on both sides
+        steady = abs(below - slope) < ALIKE * abs(slope)
+        signs = signs | (steady & (abs(bend) < ALIKE * 2 * upper.t * abs(slope)))  # an even rise on both sides
     for lower, upper in pairwise(samples):
         for near, far in ((lower.minus, upper.minus), (lower.plus, upper.plus)):
             signs = signs | ((near == far) & (near != centre))  # another plateau
@@ -293,7 +285,7 @@ def _widen_for_quanta(
     for sample in samples:
         if sample.t >= around.wide:
             quantised = quantised & ~(
-                (sample.plus == centre) & (sample.minus == centre) & (quantum > TALLEST * abs(centre))
+                (sample.plus == centre) & (sample.minus == centre) & (quantum > STEADY * abs(centre))
             )
     quantum = xp.where(quantised, quantum, 0.0)
     for lower, upper, fourth, pair in zip(samples, samples[1:], rough, pairs, strict=False):

@@ -8,8 +8,6 @@ from gradproof.engine.estimators.differences import ROUNDING, Noise, Sample, bes
 from gradproof.engine.estimators.steps import RATIO, first_step
 from gradproof.engine.subject import Array, Subject
 
-LARGE = 1 << 17  # inputs or outputs: beyond it an evaluation takes milliseconds, and a failing check is sparing of them
-
 
 @dataclass(frozen=True, slots=True)
 class Measured:

@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Iterator
 
 from gradproof.engine.estimators.differences import (
-    MUCH,
     ROUNDING,
     Estimates,
     Noise,
@@ -23,14 +22,10 @@ from gradproof.engine.estimators.differences import (
 from gradproof.engine.estimators.steps import BOTTOM, RATIO, first_step
 from gradproof.engine.pieces import CACHED, piece_of, slices
 from gradproof.engine.subject import Array, Subject
+from gradproof.engine.thresholds import GROSS, ROUNDINGS, SAMPLE, STEADY, UNRESOLVED
 from gradproof.engine.views import OutputSubset
 
-WIDE = 2.0**-5  # of the point's scale, to either side: no half precision rounds so long a step away
-ULPS = 8  # units of rounding by which a constant output may change: some roundings inside the function
-SAMPLE = 1 << 12  # outputs from which the noise of all is estimated: a median is then good to 2 %
 JUMP = 1e3  # units of rounding that a jump of a value must exceed
-JUMP_STAYS = 0.02  # relative: how much a jump of a value may differ from one of the finest steps to the next
-KINK = 20.0  # roundings of the values that the jump of a slope must exceed, over the finest step
 
 
 class Ladder:
@@ -144,7 +139,7 @@ class Ladder:
                 shown=rounding,
                 tiny=self.subject.numbers.tiny,
                 step_rounding=4 * unit / first_step(unit),
-                wide=math.inf if cast > unit else WIDE / first_step(unit),
+                wide=math.inf if cast > unit else STEADY / first_step(unit),
                 share=rounding if cast > unit else 0.0,
             )
             if len(self.samples) < 3:
@@ -226,11 +221,11 @@ class Ladder:
         step shrinks if it is noise, and stays the same on the three finest samples at a kink. Only a kink that makes
         up much of the bar counts.
         """
-        xp, noise = self.subject.arrays, KINK * self.noise().rounding / self.samples[0].t
+        xp, noise = self.subject.arrays, GROSS * self.noise().rounding / self.samples[0].t
 
         def bend(where: slice) -> Array:
             centre = self.subject.centre[where]
-            return bent(centre, self._cut(where), xp.maximum(MUCH * bar[where], noise * abs(centre)))
+            return bent(centre, self._cut(where), xp.maximum(UNRESOLVED * bar[where], noise * abs(centre)))
 
         return self._flags(bend)
 
@@ -243,7 +238,7 @@ class Ladder:
             jumps = [sample.split(centre)[1] for sample in samples]
             finest, size = samples[0], abs(jumps[0])
             clear = (size > least * abs(centre)) & (size > 0.5 * abs(finest.plus - finest.minus))
-            return stays(clear, jumps, JUMP_STAYS)
+            return stays(clear, jumps, STEADY)
 
         return self._flags(jump)
 
@@ -254,7 +249,7 @@ class Ladder:
         def fall(where: slice) -> Array:
             falls = [sample.plus - sample.minus for sample in self._cut(where)[:3]]
             clear = abs(falls[0]) > least * abs(self.subject.centre[where])
-            return stays(clear, falls, JUMP_STAYS)
+            return stays(clear, falls, STEADY)
 
         return self._flags(fall)
 
@@ -278,7 +273,7 @@ class Ladder:
 
     def constant(self) -> Array:
         """Flag the outputs that change by no more than rounding on the coarsest sample on which they are finite."""
-        return self.farthest()[0] <= ULPS * self.subject.numbers.precision * abs(self.subject.centre)
+        return self.farthest()[0] <= ROUNDINGS * self.subject.numbers.precision * abs(self.subject.centre)
 
     def _flags(self, flag: Callable[[slice], Array]) -> Array:
         """Return a flag for every output, found piece by piece."""

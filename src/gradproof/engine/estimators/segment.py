@@ -29,7 +29,7 @@ from gradproof.engine.estimators.panels import NODES, PANEL_ENDS, Segment, claim
 from gradproof.engine.estimators.question import Question, claimed_parts, direction_of, place_of, value_at
 from gradproof.engine.results import Resolution
 from gradproof.engine.subject import Array, Subject
-from gradproof.engine.thresholds import ALIKE, CLEARLY, FELT, MANY, MARGIN, MEANINGFUL, STEADY
+from gradproof.engine.thresholds import ALIKE, CLEARLY, FELT, MANY, MARGIN, MEANINGFUL, ROUNDINGS, STEADY
 
 WIDEST = 0.3  # half-width of the first segment, relative to the point's scale: wide against the rounding of values
 SHRINK = 8.0  # from one half-width to the next, squared where rounding leaves room: fourth differences fall by 8⁴
@@ -37,7 +37,6 @@ NARROWEST = 32.0  # units in the last place of the inputs in a half-width, so th
 SEARCH = 30  # calls of the function and its derivative, after which no other half-width is tried
 SEGMENTS = 3  # random segments: two confirm each other, and one may be blind to an error
 LONE = 0.75  # of the residuals of four panels in one of them: concentrated, as by a jump in the function
-INPUT_STEPS = 8.0  # units in the last place of the inputs in this step at least: rounded ones are good to a tenth
 
 
 class Outcome(enum.Enum):
@@ -120,17 +119,17 @@ def _best_width(question: Question, seed: int) -> Segment | None:
         shrink = SHRINK
         if values is not None:
             noise, rough = CLEARLY * math.sqrt(values.noise), CLEARLY * math.sqrt(values.rough)
-            if rough > max(values.size, (SHRINK**2) * noise):
-                shrink, leapt = (SHRINK**2), True
+            if rough > max(values.size, SHRINK**2 * noise):
+                shrink, leapt = SHRINK**2, True
             elif segment := claims_along(question, values):
                 spent += len(NODES)
                 if not all(_consistent(segment, wider) for wider in tried):
                     break
                 tried.append(segment)
-                narrow = (MEANINGFUL / 2) / 2 * segment.largest_contribution
+                narrow = MEANINGFUL / 4 * segment.largest_contribution
                 if segment.smooth_part <= max(narrow, SHRINK * noise, segment.rounded_part):
                     break
-                shrink = (SHRINK**2) if segment.smooth_part > (SHRINK**2) * noise else SHRINK
+                shrink = SHRINK**2 if segment.smooth_part > SHRINK**2 * noise else SHRINK
         width /= shrink
     best = min(tried, key=lambda segment: segment.bar / _size(segment), default=None)
     if best and leapt and effective_count(best.values.ends[-1] - best.values.ends[0]) < MANY:
@@ -231,7 +230,7 @@ def _is_rough_at_the_ends(question: Question, segment: Segment) -> bool:
 def _meaningful(segment: Segment) -> bool:
     """Return True if the bar would have shown an error of a tenth in the largest contribution of an entry."""
     return segment.largest_entry > 0 and segment.bar <= max(
-        (MEANINGFUL / 2) * segment.largest_contribution, segment.tolerated
+        MEANINGFUL / 2 * segment.largest_contribution, segment.tolerated
     )
 
 
@@ -268,7 +267,7 @@ def _holds_on_fine_steps(question: Question, segment: Segment) -> bool:
     change, noise = ends[-1] - ends[0], deviations(question, ends[2])
     finest = sorted((FELT * noise / abs(change))[abs(change) > 0].tolist())
     t = (
-        max(2 * finest[len(finest) // 8], INPUT_STEPS * subject.numbers.precision / segment.values.width)
+        max(2 * finest[len(finest) // 8], ROUNDINGS * subject.numbers.precision / segment.values.width)
         if finest
         else 1.0
     )

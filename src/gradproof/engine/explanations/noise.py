@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from gradproof.engine.explanations.comparison import Comparison, Kind
-from gradproof.engine.probe import LOW, LOW_MARGIN, Probe
+from gradproof.engine.probe import Probe
 from gradproof.engine.results import Obstacle, Reason
-from gradproof.engine.thresholds import SLIGHT
+from gradproof.engine.thresholds import ENOUGH, MARGIN, SLIGHT
 
 
 class Noisy:
@@ -51,8 +51,8 @@ def is_rough(comparison: Comparison) -> bool:
         return True
     if probe.coarse and probe.sums.bar > probe.sums.size > 0 and not _hardly_moves(probe):
         return True
-    unclear = min(each.excess / each.bar for each in comparison.probes) < LOW_MARGIN
-    return unclear and comparison.subject.numbers.precision > LOW
+    unclear = min(each.excess / each.bar for each in comparison.probes) < MARGIN
+    return unclear and comparison.subject.numbers.precision > ENOUGH
 
 
 def _hardly_moves(probe: Probe) -> bool:

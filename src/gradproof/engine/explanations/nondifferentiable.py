@@ -14,10 +14,8 @@ from gradproof.engine.localisation.bisection import search
 from gradproof.engine.probe import Probe
 from gradproof.engine.results import Obstacle, Place, Reason
 from gradproof.engine.subject import Array, Subject
-from gradproof.engine.thresholds import ALIKE, CLEARLY, SLIGHT, STEADY, TRACE
+from gradproof.engine.thresholds import ALIKE, CLEARLY, MANY, SLIGHT, STEADY, TRACE
 from gradproof.engine.views import whole_of
-
-DIRECTIONS = 12  # along which a tie may show; of three equal inputs two thirds of all directions show it
 
 
 class Kink:
@@ -161,7 +159,7 @@ def _is_right_at_negative_zeros(comparison: Comparison, negative: Array) -> bool
 
 def _directions(comparison: Comparison) -> Iterator[Array]:
     subject, step = comparison.subject, comparison.options.first(comparison.subject)
-    return (subject.direction(comparison.probe.seed + k, step) for k in range(DIRECTIONS))
+    return (subject.direction(comparison.probe.seed + k, step) for k in range(MANY))
 
 
 def _differ_together(subject: Subject, pairs: Iterable[tuple[Array, Array]], cotangent: Array, least: float) -> bool:

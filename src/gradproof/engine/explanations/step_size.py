@@ -9,9 +9,9 @@ from gradproof.engine.contraction import CAUTION, Contraction, contract, inner
 from gradproof.engine.estimators.differences import ROUNDING
 from gradproof.engine.estimators.steps import RATIO, first_step
 from gradproof.engine.explanations.comparison import Comparison, Kind
-from gradproof.engine.probe import MEANINGFUL, Probe
+from gradproof.engine.probe import Probe
 from gradproof.engine.results import Obstacle, Reason
-from gradproof.engine.thresholds import CLEARLY, FELT, FEW, NEGLIGIBLE
+from gradproof.engine.thresholds import CLEARLY, FELT, FEW, MEANINGFUL, NEGLIGIBLE
 
 
 class CoarserSteps:

@@ -7,8 +7,6 @@ import math
 from gradproof.engine.subject import Array
 from gradproof.engine.thresholds import FEW
 
-WORTH_IT = 4  # columns to a group, on average, below which grouping is not worth its while
-
 
 def coloring(xp: Array, jacobian: Array, steps: Array) -> list[list[int]] | None:
     """Groups of columns of which no two have an entry in one row (Curtis, Powell and Reid, 1974), first come first.
@@ -22,7 +20,7 @@ def coloring(xp: Array, jacobian: Array, steps: Array) -> list[list[int]] | None
     True
     """
     columns = int(jacobian.shape[1])
-    most = columns // WORTH_IT
+    most = columns // FEW
     if not most or bool((jacobian[0] != 0).sum() > most):
         return None
     pattern = jacobian != 0

@@ -11,9 +11,8 @@ import math
 from dataclasses import dataclass
 
 from gradproof.engine.contraction import CLAIM_ROUNDING
-from gradproof.engine.estimators.differences import TALLEST, precision_shown
+from gradproof.engine.estimators.differences import precision_shown
 from gradproof.engine.estimators.directional import Measured
-from gradproof.engine.estimators.ladder import SAMPLE
 from gradproof.engine.estimators.steps import FINEST, RATIO
 from gradproof.engine.explanations import unexplained
 from gradproof.engine.explanations.comparison import Comparison
@@ -26,14 +25,13 @@ from gradproof.engine.jacobian.entries import Entries
 from gradproof.engine.jacobian.screen import FIRST, Discrepancy
 from gradproof.engine.localisation.locate import SHOWN
 from gradproof.engine.localisation.suspect import OUTPUTS_SHOWN
-from gradproof.engine.probing import MATERIAL, repeats
+from gradproof.engine.probing import repeats
 from gradproof.engine.results import Entry, Reading, Resolution, TaylorPoint
 from gradproof.engine.subject import Array
-from gradproof.engine.thresholds import ALIKE, CLEARLY, FEW, GROSS, STEADY, TRACE
+from gradproof.engine.thresholds import ALIKE, CLEARLY, FEW, GROSS, SAMPLE, SLIGHT, STEADY, TRACE
 from gradproof.engine.verdict import Judgement
 from gradproof.engine.views import whole_of
 
-AGAIN = LENGTHS[1]  # times the first step: where every column is seen a second time
 LONG = tuple(length * RATIO**k for length, k in zip(LENGTHS[2:4], (5, 8), strict=True))
 
 
@@ -87,13 +85,13 @@ class Confirmation:
         self.offs, self.columns = list(offs.values()), list(offs)
         self.claimed = self.jacobian[:, self.columns].T
         self.steps = abs(self.direction[self.columns])
-        (self.again,) = self._seen(list(range(len(self.columns))), [[AGAIN] * len(self.columns)])
+        (self.again,) = self._seen(list(range(len(self.columns))), [[LENGTHS[1]] * len(self.columns)])
         first = 1.0 * self.claimed
         for number, off in enumerate(self.offs):
             first[number, off.rows] = off.slopes / self.direction[self.columns[number]]
         drops = first - self.again.slopes
-        self.slopes = first + drops / (AGAIN**2 - 1)
-        self.bars = abs(drops) + AGAIN * self.again.noise
+        self.slopes = first + drops / (LENGTHS[1] ** 2 - 1)
+        self.bars = abs(drops) + LENGTHS[1] * self.again.noise
         self.bars = self.bars + CLAIM_ROUNDING * self.subject.numbers.precision * abs(self.slopes)
         self.gaps = abs(self.claimed - self.slopes)
         self._finite = self.xp.isfinite(self.subject.centre[self.block.rows])
@@ -175,7 +173,7 @@ class Confirmation:
     def _leaps(self, number: int, rows: Array) -> bool:
         """Whether outputs that stand still, as on a tread, do not when they would be taken off a half precision's."""
         claimed, values = abs(self.claimed[number][rows]), abs(self.subject.centre[self.block.rows][rows])
-        long = TALLEST * float((values / claimed).max()) / float(self.steps[number])
+        long = STEADY * float((values / claimed).max()) / float(self.steps[number])
         if not 0 < long < math.inf:
             return False
         leaps = self._seen([number], [[long], [long / RATIO]])
@@ -208,7 +206,7 @@ class Confirmation:
 
     def _kinked(self) -> Confirmed | None:
         """The columns of which all that is off is a kink, with what is claimed between its sides."""
-        least = MATERIAL * self.block.largest
+        least = SLIGHT * self.block.largest
         again = abs(self.again.halves)
         likely = [
             number

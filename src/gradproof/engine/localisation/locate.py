@@ -12,17 +12,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from gradproof.engine.estimators.directional import LARGE
 from gradproof.engine.localisation.bisection import Search, search
-from gradproof.engine.localisation.narrowing import ADDITIVE, Narrowed, narrow
+from gradproof.engine.localisation.narrowing import Narrowed, narrow
 from gradproof.engine.localisation.partial_slopes import PartialSlopes, Piece, best_exponent
-from gradproof.engine.localisation.suspect import CHEAP, Suspect
+from gradproof.engine.localisation.suspect import Suspect
 from gradproof.engine.options import Probing
 from gradproof.engine.probe import Probe
 from gradproof.engine.results import Entry
+from gradproof.engine.thresholds import LARGE, SAMPLE, STEADY
 
 SHOWN = 10  # entries at most, and one of every further argument
-ARGUMENTS = 10  # further arguments at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +64,7 @@ def _bisected(probe: Probe, most: int) -> Narrowed:
         adds_up = None if more else _adds_up(probe, off)
         if not one_sided or adds_up or (more and off):
             break
-    for column in off if probe.ladder.subject.outputs.size <= CHEAP else off[:1]:
+    for column in off if probe.ladder.subject.outputs.size <= SAMPLE else off[:1]:
         column.follow()
     return Narrowed(off, more, adds_up)
 
@@ -107,7 +106,7 @@ def _adds_up(probe: Probe, columns: list[Suspect]) -> bool:
     parts = sum(column.error for column in columns)
     slack = sum(column.bar * abs(column.step) for column in columns) + probe.bar
     whole = probe.claim.slope - probe.sums.slope
-    return not abs(parts - whole) > slack + ADDITIVE * max(abs(parts), abs(whole))
+    return not abs(parts - whole) > slack + STEADY * max(abs(parts), abs(whole))
 
 
 def _elsewhere(
@@ -116,7 +115,7 @@ def _elsewhere(
     """Find one coordinate of every argument that has none yet and that carries a part of what is left."""
     found: list[int] = []
     waiting = outcome.left[::-1]
-    while waiting and len(found) < ARGUMENTS:
+    while waiting and len(found) < SHOWN:
         low, high = waiting.pop()
         inside = [(start, stop) for start, stop in spans if start < high and low < stop]
         if any(start <= place < stop for start, stop in inside for place in (*outcome.found, *found)):

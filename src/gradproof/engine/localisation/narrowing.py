@@ -19,15 +19,9 @@ from gradproof.engine.localisation.suspect import Suspect
 from gradproof.engine.options import Probing
 from gradproof.engine.probe import Probe
 from gradproof.engine.subject import Array, Subject
+from gradproof.engine.thresholds import CLEARLY, FEW, HANDFUL, MANY, SHARE, STEADY
 
-THROUGHOUT = 16  # evaluations if the gradient is wrong throughout: one entry from about 12, and its neighbours
-SCATTERED = 64  # evaluations if errors are few, or in several arguments, each of which is to be named
 ENTRY = 4  # evaluations for one coordinate by itself
-LONE = 0.05  # of the distance between neighbouring places: the place of a lone error is a whole number to within it
-FEW = 3  # entries at most
-CLEAR = 4.0  # times its noise: a larger residual of a range of outputs is an error
-SHARE = 0.1  # of the whole: if the first entry makes up less, the gradient is wrong throughout
-ADDITIVE = 0.02  # relative: how far errors of parts may differ from the error of the whole where a derivative exists
 
 
 @dataclass(slots=True)
@@ -90,7 +84,7 @@ class _Narrowing:
     def is_left(self) -> bool:
         """Return True if the errors of the suspects do not add up to the whole."""
         slack = sum(suspect.bar * abs(suspect.step) for suspect in self.suspects) + self.probe.bar
-        return abs(self.rest) > slack + ADDITIVE * max(abs(self.whole - self.rest), abs(self.whole))
+        return abs(self.rest) > slack + STEADY * max(abs(self.whole - self.rest), abs(self.whole))
 
     @property
     def _throughout(self) -> bool:
@@ -100,8 +94,8 @@ class _Narrowing:
     def can_afford_another(self) -> bool:
         """Return True if another suspect fits into the budget, going by the evaluations that the first one took."""
         if not self._throughout:
-            return self.evaluations + self._first <= SCATTERED
-        return self.evaluations + (ENTRY if self._neighbours else self._first) <= THROUGHOUT
+            return self.evaluations + self._first <= HANDFUL
+        return self.evaluations + (ENTRY if self._neighbours else self._first) <= MANY
 
     def find_another(self) -> bool:
         """Narrow the rest down to outputs and then to one coordinate; return True if that is wrong."""
@@ -137,9 +131,9 @@ class _Narrowing:
             left = self._residual(outputs.low, middle)
             halves = [_Range(outputs.low, middle, left), _Range(middle, outputs.high, outputs.error - left)]
             other, worse = sorted(halves, key=lambda half: abs(half.error))
-            if not abs(worse.error) > CLEAR * self._noise(worse):
+            if not abs(worse.error) > CLEARLY * self._noise(worse):
                 break
-            if abs(other.error) > CLEAR * self._noise(other):
+            if abs(other.error) > CLEARLY * self._noise(other):
                 self._siblings.append(other)
             outputs = worse
         return outputs
@@ -174,10 +168,10 @@ class _Narrowing:
                 slope = slopes.slope(part)
                 return claim - slope if math.isfinite(slope) else 0.0
 
-            if not two_sided and line.connected > 2 and line.connected * contraction.noise < LONE * abs(error):
+            if not two_sided and line.connected > 2 and line.connected * contraction.noise < STEADY * abs(error):
                 part, claim = line.weighted()
                 place = line.connected * (claim - contraction.slope(part)) / error - 1
-                if -0.5 < place < line.connected - 0.5 and abs(place - round(place)) < LONE:
+                if -0.5 < place < line.connected - 0.5 and abs(place - round(place)) < STEADY:
                     yield line.coordinate(round(place))
             outcome = search(line.size, line.spans, residual, threshold=contraction.noise, whole=error, most=1)
             alone = [low for low, high in outcome.left if high - low == 1]
@@ -203,7 +197,7 @@ class _Narrowing:
 
         for start, stop in others:
             whole = residual(start, stop)
-            if not abs(whole) > contraction.noise or self.evaluations > SCATTERED:
+            if not abs(whole) > contraction.noise or self.evaluations > HANDFUL:
                 continue
             terms = {"threshold": contraction.noise, "whole": whole}
             outcome = search(stop - start, [(0, stop - start)], partial(_from, start, residual), most=1, **terms)
@@ -221,7 +215,7 @@ class _Narrowing:
         sides = subject.direction(self.probe.seed + 1, options.first(subject))
         half = subject.arrays.where(sides > 0, whole, 0.0)
         missing = contraction.slope(half) + contraction.slope(whole - half) - self.probe.sums.slope
-        return abs(missing) <= ADDITIVE * abs(self.whole) + CLEAR * contraction.noise
+        return abs(missing) <= STEADY * abs(self.whole) + CLEARLY * contraction.noise
 
 
 class _Line:

@@ -11,14 +11,11 @@ from collections.abc import Iterator
 
 from gradproof.engine.contraction import SPREAD, contract, inner
 from gradproof.engine.estimators.differences import ROUNDING, Sample
-from gradproof.engine.estimators.ladder import SAMPLE
 from gradproof.engine.estimators.steps import RATIO, first_step
 from gradproof.engine.pieces import columns, piece_of, slices
 from gradproof.engine.probe import Probe
 from gradproof.engine.subject import Array, Subject
-
-SAFE = 16.0  # times curvature and rounding: an error must exceed it if one side of the point is to be enough
-STEP_ROUNDING = 1e-3  # of a step at the most that may be lost in the rounding of the point
+from gradproof.engine.thresholds import GROSS, SAMPLE, TRACE
 
 
 class PartialSlopes:
@@ -32,7 +29,7 @@ class PartialSlopes:
         self._subject, self._outputs = probe.ladder.subject, outputs
         self._weights, self._centre = probe.cotangent[outputs], probe.ladder.subject.centre[outputs]
         self.t, self.noise = self._best_step(probe.ladder.samples[0])
-        self.one_sided = not two_sided and SAFE * self.noise < abs(error)
+        self.one_sided = not two_sided and GROSS * self.noise < abs(error)
         if not self.one_sided:
             self.t = RATIO ** best_exponent(probe)
             self.noise = probe.bar
@@ -78,7 +75,7 @@ class PartialSlopes:
         rounding = ROUNDING * unit * math.sqrt(sum(rounded)) + self._subject.numbers.tiny
         if not math.isfinite(curvature + rounding):
             return sample.t, math.inf
-        least = 4 * unit / first_step(unit) / STEP_ROUNDING
+        least = 4 * unit / first_step(unit) / TRACE
         balanced = math.sqrt(rounding / curvature) if curvature else sample.t
         t = max(least, min(balanced, sample.t))
         return t, SPREAD * (curvature * t + rounding / t)

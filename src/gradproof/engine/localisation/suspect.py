@@ -13,11 +13,10 @@ from gradproof.engine.options import Probing
 from gradproof.engine.probe import Probe
 from gradproof.engine.results import Entry
 from gradproof.engine.subject import Array
+from gradproof.engine.thresholds import SAMPLE, STEADY
 from gradproof.engine.views import OutputSubset
 
 OUTPUTS_SHOWN = 4  # affected outputs of one entry
-STEADY = 0.02  # relative: how much the jump of a slope at a kink may differ from sample to sample
-CHEAP = 1 << 13  # outputs up to which every wrong entry, not only the worst, is followed to the outputs that it affects
 
 
 class Suspect:
@@ -33,7 +32,7 @@ class Suspect:
         self.piece, self.step = piece, float(piece[coordinate].sum())
         whole = Ladder(subject, piece)
         whole.add(exponent, exponent + 1)
-        self.moving: Array = None if subject.outputs.size <= CHEAP else _moving(whole)
+        self.moving: Array = None if subject.outputs.size <= SAMPLE else _moving(whole)
         self.ladder, self.cotangent, constant = whole, probe.cotangent, 0.0
         if self.moving is not None:
             self.ladder = whole.of_outputs(OutputSubset(subject, self.moving))
