@@ -48,8 +48,6 @@ ENTRYWISE: tuple[Callable[[Case, Block], Iterator[Diagnosis]], ...] = (
     terms.dropped,
     terms.outer_product,
 )
-
-
 OF_A_SAMPLE: tuple[Callable[[Case, Block], Iterator[Diagnosis]], ...] = (regions.mask_forgotten,)
 
 

@@ -104,18 +104,20 @@ def _places(case: Case) -> Iterator[tuple[str, Array]]:
     own = part.of(point)
     found: list[tuple[str, Part, Array]] = []
     for output in bench.outputs[:2]:
-        if output.shape == part.shape and output.is_complex == part.is_complex:
+        if _is_like(part, output):
             found.append((f"the function's value {output.path} in place of {part.path}", part, output.of(values)))
-    same = [other for other in bench.inputs if other.path != part.path and other.shape == part.shape][:2]
-    for other in same:
-        if other.is_complex == part.is_complex:
-            found.append((f"{other.path} in place of {part.path}", part, other.of(point)))
-            found.append((f"{part.path} in place of {other.path}", other, own))
+    for other in [other for other in bench.inputs if other != part and _is_like(part, other)][:2]:
+        found.append((f"{other.path} in place of {part.path}", part, other.of(point)))
+        found.append((f"{part.path} in place of {other.path}", other, own))
     for other in [part, *(each for each in bench.inputs[:3] if each.path != part.path)]:
         found += [(text.format(other.path), other, value) for text, value in _changes(other, other.of(point))]
     for text, other, value in found:
         if other.is_complex or not _leaves_the_domain(other.of(point), value):
             yield text, bench.directions(other, [value - other.of(point)])[0]
+
+
+def _is_like(part: Part, other: Part) -> bool:
+    return part.shape == other.shape and part.is_complex == other.is_complex
 
 
 def _leaves_the_domain(x: Array, value: Array) -> bool:

@@ -216,24 +216,18 @@ def _beside(case: Case, chosen: Array, others: Array) -> str | None:
     counts = (int(inside.shape[0]), int(outside.shape[0]))
     if min(counts) < 2 or max(counts) < FEW:
         return None
-    low, high = float(inside.min()), float(inside.max())
-    least, most = float(outside.min()), float(outside.max())
-    if high < 0 < least:
+    if float(inside.max()) < 0 < float(outside.min()):
         return "where the input is negative"
-    if most < 0 < low:
+    if float(outside.max()) < 0 < float(inside.min()):
         return "where the input is positive"
     accident = sum(counts) < SOME and SLIGHT * comb(sum(counts), counts[0]) < 1
     if min(counts) < FEW or accident:
         return None
-    if high < least:
-        return f"where the input is below {_between(high, least)}"
-    if most < low:
-        return f"where the input is above {_between(most, low)}"
-    size_in, size_out = abs(inside), abs(outside)
-    if float(size_in.max()) < float(size_out.min()):
-        return f"where the input's size is below {_between(float(size_in.max()), float(size_out.min()))}"
-    if float(size_out.max()) < float(size_in.min()):
-        return f"where the input's size is above {_between(float(size_out.max()), float(size_in.min()))}"
+    for what, numbers in (("input", point), ("input's size", abs(point))):
+        for side, below, above in (("below", chosen, others), ("above", others, chosen)):
+            low, high = float(numbers[below].max()), float(numbers[above].min())
+            if low < high:
+                return f"where the {what} is {side} {_between(low, high)}"
     return None
 
 

@@ -14,17 +14,17 @@ from gradproof.engine.results import Diagnosis
 
 def missing_sum(case: Case) -> Iterator[Diagnosis]:
     """Only one slice of what is asked enters the answer, where a sum over all should."""
-    for part in [case.asked or case.asked_parts[0]]:
-        for axis in part.axes:
-            for index, which in ((0, "first"), (-1, "last")):
-                yield Diagnosis(
-                    name="missing-sum",
-                    message=f"{case.subject_line} takes the {which} slice along dimension {axis.number} of "
-                    f"{part.path} alone, where it should sum over all {axis.length}.",
-                    fit=case.fit_asked(partial(axis.only, case.xp, index=index), part),
-                    hint="An input that is broadcast receives the sum over the dimensions that it was broadcast "
-                    "along: sum, and do not take one slice.",
-                )
+    part = case.asked or case.asked_parts[0]
+    for axis in part.axes:
+        for index, which in ((0, "first"), (-1, "last")):
+            yield Diagnosis(
+                name="missing-sum",
+                message=f"{case.subject_line} takes the {which} slice along dimension {axis.number} of "
+                f"{part.path} alone, where it should sum over all {axis.length}.",
+                fit=case.fit_asked(partial(axis.only, case.xp, index=index), part),
+                hint="An input that is broadcast receives the sum over the dimensions that it was broadcast "
+                "along: sum, and do not take one slice.",
+            )
 
 
 def doubled_sum(case: Case) -> Iterator[Diagnosis]:

@@ -70,13 +70,11 @@ def residual(case: Case) -> Iterator[Diagnosis]:
     questions = [part.of(question) for question in case.questions]
     for text, factor in factors.items():
         seen = [case.seen(question * factor) for question in questions]
-        multiple = multiple_of(seen, [-error for error in case.errors])
-        if multiple:
-            times = "" if math.isclose(multiple, 1, rel_tol=CLOSE) else f"{multiple:.5g} times "
+        if multiple := multiple_of(seen, [-error for error in case.errors]):
             pairs = zip(case.errors, seen, strict=True)
             yield Diagnosis(
                 name="missing-term",
-                message=f"{case.subject_line} lacks a term: {times}{text}.",
+                message=f"{case.subject_line} lacks a term: {_times(multiple)}{text}.",
                 fit=case.fit(error + multiple * term for error, term in pairs),
                 hint=PRODUCT
                 if "value" in text
@@ -84,30 +82,32 @@ def residual(case: Case) -> Iterator[Diagnosis]:
                 "another term of the forward that the backward leaves out.",
             )
         if factor is values and (multiple := multiple_of(seen, case.claimed)):
-            times = "" if math.isclose(multiple, 1, rel_tol=CLOSE) else f"{multiple:.5g} times "
             yield Diagnosis(
                 name="missing-term",
-                message=f"{case.subject_line} is {times}{text}, and nothing else.",
+                message=f"{case.subject_line} is {_times(multiple)}{text}, and nothing else.",
                 fit=SURE * case.fit_claims(multiple * term for term in seen),
                 hint=PRODUCT,
             )
 
 
+def _times(multiple: float) -> str:
+    return "" if math.isclose(multiple, 1, rel_tol=CLOSE) else f"{multiple:.5g} times "
+
+
 def symmetric(case: Case) -> Iterator[Diagnosis]:
     """Of two terms that mirror each other, one is missing: X Xᵀ, X + Xᵀ, a quadratic form."""
     part = case.answered
-    hint = "An argument that occurs twice, as in X Xᵀ, has a term for each place: the mirrored one is missing."
     for pair in part.swaps():
         if part.shape[pair[0]] == part.shape[pair[1]]:
             answers = (claim + part.swapped(case.xp, claim, pair=pair) for claim in case.claims)
-            yield _mirrored(case, case.fit_right(answers), hint)
+            yield _mirrored(case, case.fit_right(answers))
     asked = case.sole
     for pair in asked.swaps() if asked else []:
         if asked and asked.shape[pair[0]] == asked.shape[pair[1]]:
             swapped = partial(asked.swapped, case.xp, pair=pair)
             pairs = zip(case.claims, case.questions, strict=True)
             answers = (claim + case.claim(asked.changed(question, swapped)) for claim, question in pairs)
-            yield _mirrored(case, case.fit_right(answers), hint)
+            yield _mirrored(case, case.fit_right(answers))
 
 
 def outer_product(case: Case, block: Block) -> Iterator[Diagnosis]:
@@ -174,12 +174,12 @@ def _alike(case: Case) -> Part | None:
     return part
 
 
-def _mirrored(case: Case, fit: float, hint: str) -> Diagnosis:
+def _mirrored(case: Case, fit: float) -> Diagnosis:
     return Diagnosis(
         name="missing-term",
         message=f"{case.subject_line} lacks the mirror image of what is claimed: of two like terms one is there.",
         fit=fit,
-        hint=hint,
+        hint="An argument that occurs twice, as in X Xᵀ, has a term for each place: the mirrored one is missing.",
     )
 
 
