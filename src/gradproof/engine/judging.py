@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from gradproof.engine.estimators.refinement import FEW
 from gradproof.engine.explanations import explain, unexplained
 from gradproof.engine.explanations.comparison import Comparison, Kind
 from gradproof.engine.explanations.domain import all_undefined, undefined_beside
@@ -16,7 +17,7 @@ from gradproof.engine.nonfinite import broken_claim
 from gradproof.engine.options import Probing
 from gradproof.engine.pictures import remainders
 from gradproof.engine.probe import LOW, Probe
-from gradproof.engine.probing import FEW, ask
+from gradproof.engine.probing import ask
 from gradproof.engine.results import Entry, Finding, Obstacle, Reading, Resolution, Verdict
 from gradproof.engine.second_opinion import seconded
 from gradproof.engine.subject import DerivativeError, Subject

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 from gradproof.engine.contraction import CAUTION, CLAIM_ROUNDING, Claim, Contraction, inner, predicted
 from gradproof.engine.estimators.differences import ROUNDING
@@ -20,13 +21,13 @@ NOTHING = 1e-4  # of the largest value, over a step as long as the point: a smal
 ENOUGH = 3e-8  # of the largest contribution to the slope: a narrower bar is not refined
 NEAR_FLOOR = 30.0  # times the bar that rounding alone would give: nor is a bar within it
 MEANINGFUL = 0.2  # of the largest contribution: agreement within a wider bar verifies nothing
-ZERO = 1e-3  # of the slope that the values' size suggests: a wider bar does not show a slope to be zero
+ZERO = 1e-3  # of the slope that the values' size or coarse steps suggest: a narrower bar shows a slope to be zero
 LOW = 1e-10  # spacing of numbers near one: that of double precision is below it, of single precision above
 LOW_MARGIN = 1.3  # bars beyond the bar that an error must have in so low a precision
 HIDING = 0.02  # of the slope on the coarsest step: a wider bar may hide it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Probe:
     """A claimed and a measured slope along one direction, and what they were computed from.
 
@@ -74,7 +75,7 @@ class Probe:
         """Return the rounding that a slope along a ladder's direction may have, whatever its own size."""
         return rounding_floor(ladder, self.largest_entry, self.largest_change)
 
-    @property
+    @cached_property
     def bar(self) -> float:
         """The largest difference between claim and slope that measurement and rounding explain."""
         accumulated = CLAIM_ROUNDING * self.ladder.subject.numbers.precision * self.sums.size

@@ -22,7 +22,7 @@ from gradproof.engine.contraction import (
     restricted,
 )
 from gradproof.engine.estimators.ladder import Ladder
-from gradproof.engine.estimators.refinement import grow, most_informative_bar, outliers
+from gradproof.engine.estimators.refinement import FEW, grow, most_informative_bar, outliers
 from gradproof.engine.estimators.steps import BOTTOM, FINEST, RATIO, first_step
 from gradproof.engine.options import Probing
 from gradproof.engine.probe import ENOUGH, NEAR_FLOOR, Probe, rounding_floor, says_nothing, wide
@@ -37,7 +37,6 @@ VAST = 500_000  # outputs from which on the bars of a sample are computed first
 HELD = 1 << 21  # outputs below which the values at the first steps are kept: four vectors of 16 MiB
 GATHERED = 1 << 12  # outputs from which on values gathered from larger tensors, which each keeps alive, are not kept
 MANY = 1000  # outputs from which on a few outliers are probed by themselves
-FEW = 0.01  # of the outputs
 GROSS = 30.0  # bars beyond the bar: ten times the bar with the caution of a longer ladder
 MATERIAL = 1e-2  # of the largest contribution: a kink whose bar is narrower does not count
 
@@ -122,7 +121,8 @@ def _with_sampled_bars(ladder: Ladder, seeds: list[int], seed: int, options: Pro
         largest = probe.claim.largest_contribution
         if not _clear(probe) or probe.bar > (FINE * largest if largest else NEAR_FLOOR * sums.floor):
             return []
-        probes.append(replace(probe, ladder=ladder.without_values(), claimed=None, cotangent=None))
+        probe = replace(probe, ladder=ladder.without_values(), claimed=None, cotangent=None)  # vectors are large
+        probes.append(probe)
     return probes
 
 

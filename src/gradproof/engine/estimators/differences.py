@@ -29,13 +29,10 @@ ROUNDING = 0.75  # units of rounding in the slope from correctly rounded values:
 CURVED = 3.0  # growth of the two sides' difference from a step to the next: curvature gives 4, a kink on one side 1
 BEND = 0.05  # of the even fourth difference in the bar: the bound for a kink, above
 MUCH = 0.4  # of the bar: a smaller jump of the slope is of no account
-STEADY = 0.25  # relative: how much the jump of the slope at a kink may differ from a step to the next
 FOURTH = 37.6  # standard deviation of the even fourth difference, if that of a value is one: √(2·16² + 2·1² + 30²)
-DEVIATIONS = 4.0  # standard deviations of the median noise, allowed for every value in proportion to its size
-MEDIAN = 0.67  # standard deviations: the median of a Gaussian variable's absolute value
+MEDIANS = 6.0  # of the noise of a value: 4 standard deviations, allowed for every value in proportion to its size
 BACKGROUND = 2.5  # medians of the even fourth differences, allowed for every output
 COARSEST = 0.05  # relative noise at the most: beyond it the function changes too fast for the steps
-CHANGING = 0.5  # of the outputs must change for their median to count as the noise of all
 STRUCTURE = 30.0  # times the noise on the finest steps, beyond which a coarser step shows structure
 TALLEST = 2.0**-5  # of a value: the quanta of half precisions are smaller
 CASTS = (8, 11, 24)  # binary digits of bfloat16, float16 and float32
@@ -134,9 +131,12 @@ def extrapolated(near: float, far: float) -> float:
 
 
 def bent(centre: Array, samples: list[Sample], least: Array) -> Array:
-    """Flag where the slopes on the two sides differ, by more than `least` and by as much on the three finest steps."""
+    """Flag where the slopes on the two sides differ, by more than `least` and by as much on the three finest steps.
+
+    From a step to the next curvature multiplies their difference by `RATIO`, and noise divides it by `RATIO`.
+    """
     jumps = [sample.split(centre)[1] / sample.t for sample in samples[:3]]
-    return stays(abs(jumps[0]) > least, jumps, STEADY)
+    return stays(abs(jumps[0]) > least, jumps, 1 / RATIO)
 
 
 def stays(clear: Array, jumps: list[Array], within: float) -> Array:
@@ -152,7 +152,7 @@ def noise_around(centre: Array, samples: list[Sample], least: Noise) -> Noise:
     evens = [sample.split(centre)[1] for sample in samples]
     fourths = [abs(RATIO**2 * lower - upper).tolist() for lower, upper in pairwise(evens)]
     shares = sorted(fourth / size for fourth, size in zip(fourths[0], sizes, strict=True) if size > 0 and fourth >= 0)
-    shown = DEVIATIONS * shares[len(shares) // 2] / (MEDIAN * FOURTH) if shares else 0.0
+    shown = MEDIANS * shares[len(shares) // 2] / FOURTH if shares else 0.0
     shown = max(least.shown, min(shown, COARSEST))
     return replace(least, shown=shown, background=tuple(map(_background, fourths)))
 
@@ -174,7 +174,7 @@ def precision_shown(xp: Array, values: list[Array]) -> float:
 
 def _background(fourths: list[float]) -> float:
     changing = sorted(fourth for fourth in fourths if fourth > 0)
-    if len(changing) < CHANGING * len(fourths) or len(fourths) < 2:
+    if 2 * len(changing) < len(fourths) or len(fourths) < 2:  # most are constant
         return 0.0
     return BACKGROUND * changing[len(changing) // 2]
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from gradproof.engine.estimators.differences import (
     MUCH,
     ROUNDING,
+    STRUCTURE,
     Estimates,
     Noise,
     Sample,
@@ -29,8 +30,7 @@ WIDE = 2.0**-5  # of the point's scale, to either side: no half precision rounds
 ULPS = 8  # units of rounding by which a constant output may change: some roundings inside the function
 SAMPLE = 1 << 12  # outputs from which the noise of all is estimated: a median is then good to 2 %
 JUMP = 1e3  # units of rounding that a jump of a value must exceed
-JUMP_STAYS = 0.02  # relative: how much a jump of a value may differ from one of the finest steps to the next
-KINK = 20.0  # roundings of the values that the jump of a slope must exceed, over the finest step
+STEADY = 0.02  # relative: how much a jump may differ from one of the finest steps to the next
 
 
 class Ladder:
@@ -56,8 +56,7 @@ class Ladder:
         """The shortest step of a coordinate that moves, at t = 1; of many coordinates a sample is looked at."""
         if self._shortest is None:
             reach = abs(self.direction[:: max(1, self.direction.shape[0] // CACHED)])
-            moving = reach[reach > 0]
-            self._shortest = float(moving.min()) if moving.shape[0] else math.inf
+            self._shortest = float(self.subject.arrays.where(reach > 0, reach, math.inf).min())
         return self._shortest
 
     @property
@@ -192,12 +191,15 @@ class Ladder:
 
     def pieces(self, low: int, high: int) -> Iterator[tuple[slice, Estimates]]:
         """Yield the best slopes of a range of outputs piece by piece: no vector of the outputs' size is held."""
-        known = self.estimates() if self.subject.outputs.size <= self._piece else self._known
+        size = self.subject.outputs.size
+        known = self.estimates() if size <= self._piece else self._known
         for where in slices(low, high, self._piece):
-            if known is not None:
-                yield where, Estimates(known.value[where], known.bar[where], known.floor[where])
-            else:
+            if known is None:
                 yield where, self._best(where)
+            elif where == slice(0, size):
+                yield where, known
+            else:
+                yield where, Estimates(known.value[where], known.bar[where], known.floor[where])
 
     def estimates(self) -> Estimates:
         """The best slope of every output, and its bar."""
@@ -226,7 +228,7 @@ class Ladder:
         step shrinks if it is noise, and stays the same on the three finest samples at a kink. Only a kink that makes
         up much of the bar counts.
         """
-        xp, noise = self.subject.arrays, KINK * self.noise().rounding / self.samples[0].t
+        xp, noise = self.subject.arrays, STRUCTURE * self.noise().rounding / self.samples[0].t
 
         def bend(where: slice) -> Array:
             centre = self.subject.centre[where]
@@ -243,7 +245,7 @@ class Ladder:
             jumps = [sample.split(centre)[1] for sample in samples]
             finest, size = samples[0], abs(jumps[0])
             clear = (size > least * abs(centre)) & (size > 0.5 * abs(finest.plus - finest.minus))
-            return stays(clear, jumps, JUMP_STAYS)
+            return stays(clear, jumps, STEADY)
 
         return self._flags(jump)
 
@@ -254,7 +256,7 @@ class Ladder:
         def fall(where: slice) -> Array:
             falls = [sample.plus - sample.minus for sample in self._cut(where)[:3]]
             clear = abs(falls[0]) > least * abs(self.subject.centre[where])
-            return stays(clear, falls, JUMP_STAYS)
+            return stays(clear, falls, STEADY)
 
         return self._flags(fall)
 

@@ -8,15 +8,14 @@ from gradproof.engine.contraction import CAUTION, SPREAD
 from gradproof.engine.estimators.differences import Estimates
 from gradproof.engine.estimators.ladder import SAMPLE, Ladder
 from gradproof.engine.estimators.steps import FINEST, LONGEST, RATIO
-from gradproof.engine.probe import NEAR_FLOOR
+from gradproof.engine.probe import NEAR_FLOOR, ZERO
 from gradproof.engine.subject import Array
 
 UNRESOLVED = 0.5  # of the slope: an output with a wider bar is unresolved
-VANISHING = 1e-3  # of the slope on coarse steps, or of the step if nothing changes: a narrower bar resolves a zero
 MOST = 0.1  # of the outputs: refinement goes on if more are unresolved
 WORTH_IT = 1.3  # factor: a sample that narrows the bar by less is the last one
-ORDINARY = 0.99  # quantile of the bars
-OUTLIER = 100.0  # times that quantile
+FEW = 0.01  # of the outputs at most are outliers
+OUTLIER = 100.0  # times the bar that all others have at most
 
 
 def grow(ladder: Ladder, cotangent: Array, step: float, enough: float) -> None:
@@ -56,19 +55,19 @@ def most_informative_bar(ladder: Ladder, estimates: Estimates) -> Array:
     slope = abs(estimates.value)
     largest = float(slope.max())
     if not largest:  # all outputs are constant: a bar is then compared with the step itself
-        return (VANISHING * ladder.shortest + 0 * slope) + NEAR_FLOOR * estimates.floor
+        return (ZERO * ladder.shortest + 0 * slope) + NEAR_FLOOR * estimates.floor
     share = slope / largest
     typical = largest * math.sqrt(float(share @ share) / max(1, ladder.subject.outputs.size))
     enough = xp.maximum(UNRESOLVED * xp.where(slope > typical, slope, typical), NEAR_FLOOR * estimates.floor)
     if len(ladder.samples) < 3:
         return enough
-    return xp.maximum(enough, VANISHING * xp.where(ladder.constant(), ladder.shortest, ladder.coarse_slopes()))
+    return xp.maximum(enough, ZERO * xp.where(ladder.constant(), ladder.shortest, ladder.coarse_slopes()))
 
 
 def outliers(estimates: Estimates) -> Array:
     """Flag the few outputs, near a kink or an edge, whose bars are far wider than those of all others."""
     sample = sorted(estimates.bar[:: max(1, estimates.bar.shape[0] // SAMPLE)].tolist())
-    return estimates.bar > OUTLIER * sample[math.ceil(ORDINARY * len(sample)) - 1]
+    return estimates.bar > OUTLIER * sample[math.ceil((1 - FEW) * len(sample)) - 1]
 
 
 def _full(ladder: Ladder, step: float) -> list[int]:

@@ -14,7 +14,7 @@ from functools import partial
 
 from gradproof.engine.contraction import CAUTION, CLAIM_ACCURACY, SPREAD, claimed, inner, restricted
 from gradproof.engine.localisation.bisection import middle_of, search
-from gradproof.engine.localisation.partial_slopes import PartialSlopes, Piece, best_exponent
+from gradproof.engine.localisation.partial_slopes import SAFE, PartialSlopes, Piece, best_exponent
 from gradproof.engine.localisation.suspect import Suspect
 from gradproof.engine.options import Probing
 from gradproof.engine.probe import Probe
@@ -23,7 +23,6 @@ from gradproof.engine.subject import Array, Subject
 THROUGHOUT = 16  # evaluations if the gradient is wrong throughout: one entry from about 12, and its neighbours
 SCATTERED = 64  # evaluations if errors are few, or in several arguments, each of which is to be named
 ENTRY = 4  # evaluations for one coordinate by itself
-LONE = 0.05  # of the distance between neighbouring places: the place of a lone error is a whole number to within it
 FEW = 3  # entries at most
 CLEAR = 4.0  # times its noise: a larger residual of a range of outputs is an error
 SHARE = 0.1  # of the whole: if the first entry makes up less, the gradient is wrong throughout
@@ -174,10 +173,10 @@ class _Narrowing:
                 slope = slopes.slope(part)
                 return claim - slope if math.isfinite(slope) else 0.0
 
-            if not two_sided and line.connected > 2 and line.connected * contraction.noise < LONE * abs(error):
+            if not two_sided and line.connected > 2 and SAFE * line.connected * contraction.noise < abs(error):
                 part, claim = line.weighted()
                 place = line.connected * (claim - contraction.slope(part)) / error - 1
-                if -0.5 < place < line.connected - 0.5 and abs(place - round(place)) < LONE:
+                if -0.5 < place < line.connected - 0.5 and SAFE * abs(place - round(place)) < 1:
                     yield line.coordinate(round(place))
             outcome = search(line.size, line.spans, residual, threshold=contraction.noise, whole=error, most=1)
             alone = [low for low, high in outcome.left if high - low == 1]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gradproof.engine.contraction import CLAIM_ACCURACY, CLAIM_ROUNDING, SPREAD, contract, inner, predicted, restricted
 from gradproof.engine.estimators.differences import ROUNDING
-from gradproof.engine.estimators.ladder import Ladder
+from gradproof.engine.estimators.ladder import STEADY, Ladder
 from gradproof.engine.localisation.bisection import search
 from gradproof.engine.options import Probing
 from gradproof.engine.probe import Probe
@@ -16,7 +16,6 @@ from gradproof.engine.subject import Array
 from gradproof.engine.views import OutputSubset
 
 OUTPUTS_SHOWN = 4  # affected outputs of one entry
-STEADY = 0.02  # relative: how much the jump of a slope at a kink may differ from sample to sample
 CHEAP = 1 << 13  # outputs up to which every wrong entry, not only the worst, is followed to the outputs that it affects
 
 
