@@ -10,9 +10,9 @@ from gradproof.engine.estimators.differences import Estimates, Sample, best_slop
 from gradproof.engine.estimators.ladder import Ladder
 from gradproof.engine.estimators.steps import BOTTOM, RATIO
 from gradproof.engine.options import Probing
-from gradproof.engine.pieces import columns, piece_of, slices
+from gradproof.engine.pieces import CACHED, columns, piece_of, slices
 from gradproof.engine.subject import Array, Subject
-from gradproof.engine.thresholds import HANDFUL, SAMPLE, TINY
+from gradproof.engine.thresholds import TINY
 
 SPREAD = 2.0  # root-sum-squares of the outputs' bars in the bar of their sum: random signs make errors independent
 CLAIM_ROUNDING = 4.0  # units of rounding allowed for every entry of a claimed gradient
@@ -61,7 +61,7 @@ def contract_each(ladder: Ladder, cotangents: list[Array], low: int = 0, high: i
     """Contract with several cotangents in one pass over the slopes."""
     xp, stop = ladder.subject.arrays, ladder.subject.outputs.size if high is None else high
     caution = CAUTION if len(ladder.samples) > 2 else 1.0
-    return _contracted(xp, lambda: ladder.pieces(low, stop), cotangents, stop - low, caution)
+    return _contracted(xp, lambda: ladder.pieces(low, stop), cotangents, caution)
 
 
 def contract_with_sampled_bars(ladder: Ladder, cotangents: list[Array]) -> list[Contraction]:
@@ -73,11 +73,12 @@ def contract_with_sampled_bars(ladder: Ladder, cotangents: list[Array]) -> list[
     """
     subject, xp, noise = ladder.subject, ladder.subject.arrays, ladder.noise()
     near, far = (RATIO**exponent for exponent in BOTTOM)
-    seen, changes = [], []
-    for t in (-near, near, -far, far):
+
+    def at(t: float) -> tuple[Array, list[Array]]:
         values = ladder.values(t)
-        seen.append(_sampled(xp, values))
-        changes.append(_changes(subject, values, cotangents))
+        return _sampled(xp, values), _changes(subject, values, cotangents)
+
+    seen, changes = zip(*map(at, (-near, near, -far, far)), strict=True)
     centre, chosen = _sampled(xp, subject.centre), [_sampled(xp, cotangent) for cotangent in cotangents]
 
     def pieces() -> Iterator[tuple[slice, Estimates]]:
@@ -86,9 +87,9 @@ def contract_with_sampled_bars(ladder: Ladder, cotangents: list[Array]) -> list[
             samples = [Sample(near, behind, ahead), Sample(far, far_behind, far_ahead)]
             yield where, best_slopes(xp, centre[where], samples, noise)
 
-    widen, count = math.sqrt(subject.outputs.size / centre.shape[0]), centre.shape[0]
+    widen = math.sqrt(subject.outputs.size / centre.shape[0])
     answers = []
-    for sums, totals in zip(_contracted(xp, pieces, chosen, count), columns(xp, changes), strict=True):
+    for sums, totals in zip(_contracted(xp, pieces, chosen), columns(xp, changes), strict=True):
         behind, ahead, far_behind, far_ahead = totals
         slope = extrapolated((ahead - behind) * (0.5 / near), (far_ahead - far_behind) * (0.5 / far))
         bar, floor, size = (widen * each for each in (sums.bar, sums.floor, sums.size))
@@ -106,21 +107,19 @@ def _changes(subject: Subject, values: Array, cotangents: list[Array]) -> list[A
 
 
 def _sampled(xp: Array, vector: Array) -> Array:
-    """Return the first eighth of every run of a vector's entries."""
-    size = vector.shape[0]
-    whole = size // SAMPLE * SAMPLE
-    runs = vector[:whole].reshape(-1, SAMPLE)[:, : SAMPLE // SAMPLED].reshape(-1)
-    return xp.concatenate([runs, vector[whole : whole + math.ceil((size - whole) / SAMPLED)]])
+    """Return the first eighth of every piece of a vector, whatever its device."""
+    whole = vector.shape[0] // CACHED * CACHED
+    starts, rest = vector[:whole].reshape(-1, CACHED)[:, : CACHED // SAMPLED], vector[whole:]
+    return xp.concatenate([starts.reshape(-1), rest[: math.ceil(rest.shape[0] / SAMPLED)]])
 
 
 def _contracted(
     xp: Array,
     pieces: Callable[[], Iterable[tuple[slice, Estimates]]],
     cotangents: list[Array],
-    count: int,
     caution: float = 1.0,
 ) -> list[Contraction]:
-    """Add up the slopes and bars of `count` outputs, piece by piece; all numbers are taken out at the end."""
+    """Add up the slopes and bars of some outputs, piece by piece; all numbers are taken out at the end."""
 
     def totals(known: bool) -> list[float]:
         rows = (_row(xp, piece, [each[where] for each in cotangents], known) for where, piece in pieces())
@@ -129,21 +128,22 @@ def _contracted(
     found = totals(known=True)
     if not math.isfinite(sum(found)):
         found = totals(known=False)
-    floor = SPREAD * USUAL_WEIGHT * math.sqrt(found[0]) + (found[1] if found[0] < TINY else 0.0)
+    floor = SPREAD * USUAL_WEIGHT * math.sqrt(found[0])
+    if found[0] < TINY:
+        floor = sum(float(piece.floor.sum()) for _, piece in pieces())
     answers = []
-    for slope, parts, squares, plain in zip(*(found[start::4] for start in (2, 3, 4, 5)), strict=True):
+    for slope, parts, squares, plain in zip(*(found[start::4] for start in (1, 2, 3, 4)), strict=True):
         root = SPREAD * math.sqrt(squares) if squares > TINY else math.inf
-        bar = min(plain, root) if count <= HANDFUL or squares < TINY else root
-        answers.append(Contraction(slope, caution * bar, floor, math.sqrt(parts)))
+        answers.append(Contraction(slope, caution * min(plain, root), floor, math.sqrt(parts)))
     return answers
 
 
 def _row(xp: Array, piece: Estimates, weights: list[Array], known: bool) -> list[Array]:
-    """Return the sums of one piece: of the floors, and under each cotangent of the slopes and of the bars.
+    """Return the sums of one piece: of the squared floors, and under each cotangent of the slopes and of the bars.
 
     Unless all slopes are known, those without weight are left out: an infinite bar times zero is NaN.
     """
-    row = [piece.floor @ piece.floor, piece.floor.sum()]
+    row = [piece.floor @ piece.floor]
     for u in weights:
         part, bar = u * piece.value, abs(u)
         bar *= piece.bar
@@ -179,14 +179,14 @@ def claim_of(subject: Subject, gradient: Array, direction: Array, options: Probi
     for where in slices(0, gradient.shape[0], piece_of(gradient)):
         g, v = gradient[where], direction[where]
         part = g * v
-        row = [part.sum(), part @ part, part.max(), -part.min(), g.max(), -g.min()]
+        row = [part.sum(), part @ part, part.max(), part.min(), g.max(), g.min()]
         if options.rtol or options.atol:
             allowed = abs(v) * (options.atol + options.rtol * abs(g))
             row.append(allowed @ allowed)
         rows.append(row)
-    slopes, squares, *sizes = columns(subject.arrays, rows)
-    slope, tolerated = sum(slopes), sum(sizes[4]) if sizes[4:] else 0.0
-    largest, entry = max(0.0, *sizes[0], *sizes[1]), max(0.0, *sizes[2], *sizes[3])  # zero, where all are NaN
+    slopes, squares, most, least, high, low, *allowances = columns(subject.arrays, rows)
+    slope, tolerated = sum(slopes), sum(map(sum, allowances))
+    largest, entry = max(0.0, *most, *map(abs, least)), max(0.0, *high, *map(abs, low))  # zero, where all are NaN
     rounding = (CLAIM_ROUNDING * precision + CLAIM_ACCURACY) * max(math.sqrt(sum(squares)), largest)
     return Claim(slope, rounding + precision * abs(slope), SPREAD * math.sqrt(tolerated), largest, entry)
 

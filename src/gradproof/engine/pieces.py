@@ -20,8 +20,8 @@ def piece_of(vector: Array) -> int:
 
 
 def is_on_cpu(vector: Array) -> bool:
-    """Return True if a vector is in the processor's memory; an array type without devices always is."""
-    return "cpu" in str(getattr(vector, "device", "cpu")).lower()
+    """Return True if a vector is in the processor's memory: its device, or the type of its device, is "cpu"."""
+    return bool(getattr(vector.device, "type", vector.device) == "cpu")
 
 
 def slices(low: int, high: int, piece: int = CACHED) -> Iterator[slice]:
@@ -31,8 +31,8 @@ def slices(low: int, high: int, piece: int = CACHED) -> Iterator[slice]:
 
 def columns(xp: Array, rows: Iterable[Sequence[Array]]) -> list[list[float]]:
     """Take the 0-d arrays of a table out as floats, column by column; from a device in one transfer."""
-    table = list(rows)
+    table = list(zip(*rows, strict=True))
     if is_on_cpu(table[0][0]):
-        return [list(map(float, column)) for column in zip(*table, strict=True)]
-    numbers: list[list[float]] = xp.stack([xp.stack(list(column)) for column in zip(*table, strict=True)]).tolist()
+        return [list(map(float, column)) for column in table]
+    numbers: list[list[float]] = xp.stack([xp.stack(column) for column in table]).tolist()
     return numbers

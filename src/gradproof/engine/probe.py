@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 from gradproof.engine.contraction import CAUTION, CLAIM_ROUNDING, Claim, Contraction, inner, predicted
 from gradproof.engine.estimators.differences import ROUNDING
@@ -20,7 +21,7 @@ ROUNDING_FLOOR = 4e-12  # of the derivative's largest entry, or of the largest v
 NOTHING = 1e-4  # of the largest value, over a step as long as the point: a smaller change counts as none
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Probe:
     """A claimed and a measured slope along one direction, and what they were computed from.
 
@@ -68,7 +69,7 @@ class Probe:
         """Return the rounding that a slope along a ladder's direction may have, whatever its own size."""
         return rounding_floor(ladder, self.largest_entry, self.largest_change)
 
-    @property
+    @cached_property
     def bar(self) -> float:
         """The largest difference between claim and slope that measurement and rounding explain."""
         accumulated = CLAIM_ROUNDING * self.ladder.subject.numbers.precision * self.sums.size

@@ -107,13 +107,14 @@ def _is_gross(probe: Probe) -> bool:
 def _with_sampled_bars(ladder: Ladder, seeds: list[int], seed: int, options: Probing) -> list[Probe]:
     """Probe with bars from a sample of the outputs; return nothing unless all probes agree within narrow bars."""
     subject, probes = ladder.subject, list[Probe]()
-    contractions = contract_with_sampled_bars(ladder, [subject.cotangent(each) for each in seeds])
-    for each, sums in zip(seeds, contractions, strict=True):
-        probe = _claimed(ladder, subject.cotangent(each), sums, seed, options)
+    cotangents = [subject.cotangent(each) for each in seeds]
+    for sums in contract_with_sampled_bars(ladder, cotangents):
+        probe = _claimed(ladder, cotangents.pop(0), sums, seed, options)
         largest = probe.claim.largest_contribution
         if not _clear(probe) or probe.bar > (SLIGHT * largest if largest else GROSS * sums.floor):
             return []
-        probes.append(replace(probe, ladder=ladder.without_values(), claimed=None, cotangent=None))
+        probe = replace(probe, ladder=ladder.without_values(), claimed=None, cotangent=None)  # vectors are large
+        probes.append(probe)
     return probes
 
 

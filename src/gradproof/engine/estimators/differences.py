@@ -126,9 +126,12 @@ def extrapolated(near: float, far: float) -> float:
 
 
 def bent(centre: Array, samples: list[Sample], least: Array) -> Array:
-    """Flag where the slopes on the two sides differ, by more than `least` and by as much on the three finest steps."""
+    """Flag where the slopes on the two sides differ, by more than `least` and by as much on the three finest steps.
+
+    From a step to the next curvature multiplies their difference by `RATIO`, and noise divides it by `RATIO`.
+    """
     jumps = [sample.split(centre)[1] / sample.t for sample in samples[:3]]
-    return stays(abs(jumps[0]) > least, jumps, ALIKE)
+    return stays(abs(jumps[0]) > least, jumps, 1 / RATIO)
 
 
 def stays(clear: Array, jumps: list[Array], within: float) -> Array:
@@ -166,7 +169,7 @@ def precision_shown(xp: Array, values: list[Array]) -> float:
 
 def _background(fourths: list[float]) -> float:
     changing = sorted(fourth for fourth in fourths if fourth > 0)
-    if 2 * len(changing) < len(fourths) or len(fourths) < 2:
+    if 2 * len(changing) < len(fourths) or len(fourths) < 2:  # most are constant
         return 0.0
     return BACKGROUND * changing[len(changing) // 2]
 

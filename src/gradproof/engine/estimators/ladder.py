@@ -51,8 +51,7 @@ class Ladder:
         """The shortest step of a coordinate that moves, at t = 1; of many coordinates a sample is looked at."""
         if self._shortest is None:
             reach = abs(self.direction[:: max(1, self.direction.shape[0] // CACHED)])
-            moving = reach[reach > 0]
-            self._shortest = float(moving.min()) if moving.shape[0] else math.inf
+            self._shortest = float(self.subject.arrays.where(reach > 0, reach, math.inf).min())
         return self._shortest
 
     @property
@@ -187,12 +186,15 @@ class Ladder:
 
     def pieces(self, low: int, high: int) -> Iterator[tuple[slice, Estimates]]:
         """Yield the best slopes of a range of outputs piece by piece: no vector of the outputs' size is held."""
-        known = self.estimates() if self.subject.outputs.size <= self._piece else self._known
+        size = self.subject.outputs.size
+        known = self.estimates() if size <= self._piece else self._known
         for where in slices(low, high, self._piece):
-            if known is not None:
-                yield where, Estimates(known.value[where], known.bar[where], known.floor[where])
-            else:
+            if known is None:
                 yield where, self._best(where)
+            elif where == slice(0, size):
+                yield where, known
+            else:
+                yield where, Estimates(known.value[where], known.bar[where], known.floor[where])
 
     def estimates(self) -> Estimates:
         """The best slope of every output, and its bar."""
