@@ -8,7 +8,7 @@ import torch
 
 from gradproof import Verdict, check
 from gradproof.engine.diagnosis.bench import BUDGET
-from gradproof.engine.estimators.directional import LARGE
+from gradproof.engine.thresholds import LARGE
 from gradproof.frameworks.torch import examination
 from gradproof.gallery.specimen import planted
 
