@@ -21,7 +21,7 @@ from gradproof.engine.options import Probing
 from gradproof.engine.results import Entry, Finding, Obstacle, Reason, Resolution, Verdict
 from gradproof.engine.second_opinion import seconded
 from gradproof.engine.subject import Array, DerivativeError, Frame, Step, Subject
-from gradproof.engine.thresholds import ALIKE, CLEARLY, FEW, GROSS, ROUNDINGS, SLIGHT, STEADY, TRACE, UNRESOLVED
+from gradproof.engine.thresholds import ALIKE, CLEARLY, COARSEST, FEW, GROSS, ROUNDINGS, SLIGHT, TRACE, UNRESOLVED
 from gradproof.engine.verdict import Judgement
 from gradproof.engine.views import rule_of
 
@@ -161,7 +161,7 @@ def _contested(
     gap = xp.where(xp.isnan(claimed) & xp.isfinite(truth), math.inf, gap)  # NaN is as far from a number as can be
     material = ~(gap <= allowed + ROUNDINGS * scattered) & ~(gap <= SLIGHT * float(abs(truth).max()))
     borne_out = native.verdict is Verdict.FAIL and _clearly(native)
-    lone = int((~(gap <= allowed)).sum()) <= STEADY * gap.shape[0]
+    lone = int((~(gap <= allowed)).sum()) <= COARSEST * gap.shape[0]
     gross = bool((material & (gap > (CLEARLY if lone else GROSS) * allowed) & (gap > GROSS * scattered)).any())
     if bool(material.any()) and (borne_out or gross or _off_by_a_factor(claimed, truth)):
         finding = _finding(subject, claimed, truth, allowed)

@@ -58,12 +58,12 @@ def test_a_row_with_many_entries_leaves_nothing_worth_grouping(jacobian):
         assert coloring(np, jacobian) is None
 
 
-@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("size", [1, 2])
 def test_a_few_columns_are_not_worth_grouping(size):
     assert coloring(np, np.eye(size)) is None
 
 
-@pytest.mark.parametrize("size", [4, 5, 100])
+@pytest.mark.parametrize("size", [3, 4, 5, 100])
 def test_a_diagonal_is_one_group(size):
     assert coloring(np, np.eye(size)) == [list(range(size))]
 

@@ -24,11 +24,12 @@ from itertools import pairwise
 
 from gradproof.engine.estimators.steps import RATIO
 from gradproof.engine.subject import Array
-from gradproof.engine.thresholds import ALIKE, CLEARLY, FEW, GROSS, STEADY, UNRESOLVED
+from gradproof.engine.thresholds import ALIKE, CLEARLY, COARSEST, FEW, GROSS
 
 ROUNDING = 0.75  # units of rounding in the slope from correctly rounded values: 0.54 measured, and a margin
 CURVED = 3.0  # growth of the two sides' difference from a step to the next: curvature gives 4, a kink on one side 1
 BEND = 0.05  # of the even fourth difference in the bar: the bound for a kink, above
+MUCH = 0.4  # of the bar: a smaller jump of the slope is of no account; a kink at the point makes up half of its bar
 FOURTH = 37.6  # standard deviation of the even fourth difference, if that of a value is one: √(2·16² + 2·1² + 30²)
 MEDIAN = 0.67  # standard deviations: the median of a Gaussian variable's absolute value
 BACKGROUND = 2.5  # medians of the even fourth differences, allowed for every output
@@ -107,7 +108,7 @@ def best_slopes(xp: Array, centre: Array, samples: list[Sample], around: Noise) 
         floor += around.tiny
     candidates = _central_slopes(xp, centre, samples, floor, around)
     value, bar = candidates[0].value, candidates[0].bar
-    trusted: Array = None if len(samples) < 3 else ~bent(centre, samples, UNRESOLVED * bar)
+    trusted: Array = None if len(samples) < 3 else ~bent(centre, samples, MUCH * bar)
     for candidate in candidates[1:]:
         trusted = trusted & (abs(candidate.value - value) <= candidate.bar + bar)
         better = trusted & (candidate.bar < bar)
@@ -148,7 +149,7 @@ def noise_around(centre: Array, samples: list[Sample], least: Noise) -> Noise:
     fourths = [abs(RATIO**2 * lower - upper).tolist() for lower, upper in pairwise(evens)]
     shares = sorted(fourth / size for fourth, size in zip(fourths[0], sizes, strict=True) if size > 0 and fourth >= 0)
     shown = CLEARLY * shares[len(shares) // 2] / (MEDIAN * FOURTH) if shares else 0.0
-    shown = max(least.shown, min(shown, STEADY))
+    shown = max(least.shown, min(shown, COARSEST))
     return replace(least, shown=shown, background=tuple(map(_background, fourths)))
 
 
@@ -288,7 +289,7 @@ def _widen_for_quanta(
     for sample in samples:
         if sample.t >= around.wide:
             quantised = quantised & ~(
-                (sample.plus == centre) & (sample.minus == centre) & (quantum > STEADY * abs(centre))
+                (sample.plus == centre) & (sample.minus == centre) & (quantum > COARSEST * abs(centre))
             )
     quantum = xp.where(quantised, quantum, 0.0)
     for lower, upper, fourth, pair in zip(samples, samples[1:], rough, pairs, strict=False):

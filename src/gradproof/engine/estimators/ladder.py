@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterator
 
 from gradproof.engine.estimators.differences import (
+    MUCH,
     ROUNDING,
     Estimates,
     Noise,
@@ -22,7 +23,7 @@ from gradproof.engine.estimators.differences import (
 from gradproof.engine.estimators.steps import BOTTOM, RATIO, first_step
 from gradproof.engine.pieces import CACHED, piece_of, slices
 from gradproof.engine.subject import Array, Subject
-from gradproof.engine.thresholds import GROSS, ROUNDINGS, SAMPLE, STEADY, UNRESOLVED
+from gradproof.engine.thresholds import COARSEST, GROSS, ROUNDINGS, SAMPLE, STEADY
 from gradproof.engine.views import OutputSubset
 
 JUMP = 1e3  # units of rounding that a jump of a value must exceed
@@ -138,7 +139,7 @@ class Ladder:
                 shown=rounding,
                 tiny=self.subject.numbers.tiny,
                 step_rounding=4 * unit / first_step(unit),
-                wide=math.inf if cast > unit else STEADY / first_step(unit),
+                wide=math.inf if cast > unit else COARSEST / first_step(unit),
                 share=rounding if cast > unit else 0.0,
             )
             if len(self.samples) < 3:
@@ -227,7 +228,7 @@ class Ladder:
 
         def bend(where: slice) -> Array:
             centre = self.subject.centre[where]
-            return bent(centre, self._cut(where), xp.maximum(UNRESOLVED * bar[where], noise * abs(centre)))
+            return bent(centre, self._cut(where), xp.maximum(MUCH * bar[where], noise * abs(centre)))
 
         return self._flags(bend)
 

@@ -29,7 +29,7 @@ from gradproof.engine.estimators.panels import NODES, PANEL_ENDS, Segment, claim
 from gradproof.engine.estimators.question import Question, claimed_parts, direction_of, place_of, value_at
 from gradproof.engine.results import Resolution
 from gradproof.engine.subject import Array, Subject
-from gradproof.engine.thresholds import ALIKE, CLEARLY, FELT, MANY, MARGIN, MEANINGFUL, ROUNDINGS, STEADY
+from gradproof.engine.thresholds import ALIKE, CLEARLY, COARSEST, FELT, MANY, MARGIN, MEANINGFUL, ROUNDINGS
 
 WIDEST = 0.3  # half-width of the first segment, relative to the point's scale: wide against the rounding of values
 SHRINK = 8.0  # from one half-width to the next, squared where rounding leaves room: fourth differences fall by 8⁴
@@ -216,7 +216,7 @@ def _is_rough_at_the_ends(question: Question, segment: Segment) -> bool:
     It may be the same in all outputs, so that the contracted values are looked at, several times.
     """
     worst = 0.0
-    for share in (STEADY, STEADY**2):
+    for share in (COARSEST, COARSEST**2):
         found = []
         for number, side in enumerate((1.0, -1.0) * 2):
             beside = direction_of(question, number, share * segment.values.width)

@@ -163,13 +163,15 @@ def _directions(comparison: Comparison) -> Iterator[Array]:
 
 
 def _differ_together(subject: Subject, pairs: Iterable[tuple[Array, Array]], cotangent: Array, least: float) -> bool:
-    """Return True if, for one of the pairs of a direction and a part of it, the part acts otherwise alone."""
+    """Return True if, for one of the pairs of a direction and a part of it, the part acts otherwise alone.
+
+    At a tie it does so by the same slope on steps of every length; noise does on one of them alone.
+    """
     for direction, part in pairs:
-        long = _additivity_error(subject, direction, part, cotangent, 1.0)
-        if long > least:
-            short = _additivity_error(subject, direction, part, cotangent, SHORT)
-            if short > least and long / 2 < short < 2 * long:
-                return True
+        whole = _additivity_error(subject, direction, part, cotangent, 1.0)
+        shorter = (_additivity_error(subject, direction, part, cotangent, t) for t in (SHORT, math.sqrt(SHORT)))
+        if whole > least and all(each > least and abs(each - whole) < whole / CLEARLY for each in shorter):
+            return True
     return False
 
 

@@ -17,9 +17,9 @@ from gradproof.engine.explanations.noise import is_rough
 from gradproof.engine.localisation.partial_slopes import best_exponent
 from gradproof.engine.results import Obstacle, Reason
 from gradproof.engine.subject import Array, Subject
-from gradproof.engine.thresholds import CLEARLY, FELT, SAMPLE, STEADY
+from gradproof.engine.thresholds import CLEARLY, COARSEST, FELT, SAMPLE
 
-QUANTA = tuple(STEADY / RATIO**k for k in range(6))  # of a value: the quanta that half precisions leave
+QUANTA = tuple(COARSEST / RATIO**k for k in range(6))  # of a value: the quanta that half precisions leave
 LENGTHS = tuple(2.0 ** (k * 0.6180339887 % 1) for k in range(7))  # step lengths, no two in a ratio of small numbers
 ZERO_GRADIENT = (
     "The values are constant on small steps and rise evenly on large ones, as after a cast to a lower precision: a "
@@ -74,7 +74,7 @@ class QuantisedInputs:
 
     def explains(self, comparison: Comparison) -> Obstacle | None:
         """Return an obstacle if slopes on steps of several lengths differ, and lie about the claim."""
-        if comparison.share > STEADY or not self._varies(comparison):
+        if comparison.share > COARSEST or not self._varies(comparison):
             return None
         return Obstacle(
             self.reason,
@@ -115,7 +115,7 @@ def has_zero_gradient_of_a_cast(subject: Subject, direction: Array) -> bool:
     """Return True if values that are cast, and constant along a direction, rise evenly on far longer steps."""
     if not cast_of(subject):
         return False
-    long = STEADY / first_step(subject.numbers.precision)
+    long = COARSEST / first_step(subject.numbers.precision)
     ahead = subject.evaluate(direction, long) - subject.centre
     behind = subject.centre - subject.evaluate(direction, -long)
     rises = (ahead * behind > 0) & (abs(ahead) <= RATIO * abs(behind)) & (abs(behind) <= RATIO * abs(ahead))
@@ -137,7 +137,7 @@ def _on_longer_plateaus(comparison: Comparison) -> bool:
             height = xp.where(quantised & (change > 0) & (change < height), change, height)
             constant = constant & (change == 0)
     quantum = 2 * float(xp.where(quantised, height / centre, math.inf).min())  # twice: mantissas from 1 to 2
-    if not quantum <= STEADY:
+    if not quantum <= COARSEST:
         return False
     resting = xp.where(constant, probe.cotangent, 0.0)
     claimed = predicted(ladder.subject, ladder.direction, resting)

@@ -28,7 +28,7 @@ from gradproof.engine.localisation.suspect import OUTPUTS_SHOWN
 from gradproof.engine.probing import repeats
 from gradproof.engine.results import Entry, Reading, Resolution, TaylorPoint
 from gradproof.engine.subject import Array
-from gradproof.engine.thresholds import ALIKE, CLEARLY, FEW, GROSS, SAMPLE, SLIGHT, STEADY, TRACE
+from gradproof.engine.thresholds import ALIKE, CLEARLY, COARSEST, FEW, GROSS, SAMPLE, SLIGHT, STEADY, TRACE
 from gradproof.engine.verdict import Judgement
 from gradproof.engine.views import whole_of
 
@@ -104,7 +104,7 @@ class Confirmation:
         """The worst columns, and of every argument the worst, as far as they are plainly wrong."""
         tolerated = self.options.atol + self.options.rtol * abs(self.slopes)
         smooth = abs(self.again.halves) <= ALIKE * self.xp.maximum(abs(self.slopes), self.gaps) + self.again.noise
-        clear = self._finite & (self.gaps > STEADY * self.xp.maximum(abs(self.claimed), abs(self.slopes)))
+        clear = self._finite & (self.gaps > COARSEST * self.xp.maximum(abs(self.claimed), abs(self.slopes)))
         off = clear & smooth & (self.gaps > CLEARLY * self.bars + tolerated)
         sizes = (self.xp.amax(self.xp.where(off, self.gaps, 0.0), 1) * self.steps).tolist()
         ranked = sorted((number for number, size in enumerate(sizes) if size), key=lambda number: -sizes[number])
@@ -143,7 +143,7 @@ class Confirmation:
         size, close = xp.maximum(abs(claimed), abs(slopes)), ALIKE * xp.minimum(abs(slopes), gaps)
         wrong = (
             self._finite
-            & (gaps > STEADY * size)
+            & (gaps > COARSEST * size)
             & (gaps > TRACE * xp.amax(size, 1)[:, None])
             & (gaps > 2 * tolerated[numbers])
         )
@@ -173,7 +173,7 @@ class Confirmation:
     def _leaps(self, number: int, rows: Array) -> bool:
         """Whether outputs that stand still, as on a tread, do not when they would be taken off a half precision's."""
         claimed, values = abs(self.claimed[number][rows]), abs(self.subject.centre[self.block.rows][rows])
-        long = STEADY * float((values / claimed).max()) / float(self.steps[number])
+        long = COARSEST * float((values / claimed).max()) / float(self.steps[number])
         if not 0 < long < math.inf:
             return False
         leaps = self._seen([number], [[long], [long / RATIO]])

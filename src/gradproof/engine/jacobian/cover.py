@@ -30,9 +30,11 @@ from gradproof.engine.options import Probing
 from gradproof.engine.results import Entry, Resolution, Verdict
 from gradproof.engine.second_opinion import seconded
 from gradproof.engine.subject import Array, DerivativeError, Subject
-from gradproof.engine.thresholds import ENOUGH, FEW, HANDFUL, MANY, MARGIN, WORK
+from gradproof.engine.thresholds import ENOUGH, FEW, HANDFUL, MARGIN, WORK
 from gradproof.engine.verdict import EMPTY, Judgement, together
 from gradproof.engine.views import subset
+
+WORST = 12  # columns judged with all care first: more than are shown, and if they are wrong, it is enough
 
 Progress = Callable[[int, int], None]
 
@@ -112,7 +114,7 @@ class _Coverage:
 
         Where a column is wrong, the others of its argument are let be.
         """
-        many, named, more_may_be = MANY, set[str | None](), True
+        many, named, more_may_be = WORST, set[str | None](), True
         while suspects:
             few, suspects, many = suspects[:many], suspects[many:], HANDFUL
             seen = self._confirmed(look, claimed, few) if more_may_be else None
@@ -128,7 +130,7 @@ class _Coverage:
                 unnamed = [column for column in few + suspects if self._argument(column) not in named]
                 if len(unnamed) == len(few) + len(suspects) or len(named) > SHOWN:
                     return
-                suspects, many = unnamed, MANY
+                suspects, many = unnamed, WORST
 
     def _confirmed(self, look: _Screened, claimed: Array, few: list[int]) -> Confirmed | None:
         """What a few steps more confirm of some suspects; nothing where numbers are coarse, or claims not finite."""

@@ -11,7 +11,7 @@ from gradproof.engine.estimators.differences import ROUNDING
 from gradproof.engine.estimators.steps import RATIO, SHORT, first_step
 from gradproof.engine.options import Probing
 from gradproof.engine.subject import Array, Subject
-from gradproof.engine.thresholds import ALIKE, CLEARLY, ROUNDINGS, STEADY, TRACE
+from gradproof.engine.thresholds import ALIKE, CLEARLY, COARSEST, ROUNDINGS, TRACE
 
 CLOSER = (RATIO**-4, RATIO**-5)  # times the first step, for columns that are off by little
 
@@ -59,7 +59,7 @@ class RowBlock:
         self.noise = abs(values)
         self.noise += usual + subject.numbers.tiny / (ROUNDING * subject.numbers.precision)
         self.noise *= ROUNDINGS * ROUNDING * subject.numbers.precision
-        self.murky = 2 * ROUNDINGS * ROUNDING * subject.numbers.precision > STEADY * first_step(
+        self.murky = 2 * ROUNDINGS * ROUNDING * subject.numbers.precision > COARSEST * first_step(
             subject.numbers.precision
         )
         self.coarsest = self.largest = 0.0
@@ -69,11 +69,11 @@ class RowBlock:
         xp = self.subject.arrays
         peaks = xp.maximum(xp.amax(claimed, 0), -xp.amin(claimed, 0)) * abs(direction)
         self.largest = max(self.largest, float(peaks.max()))
-        doubtful = STEADY * peaks < float(self.noise.max())
+        doubtful = COARSEST * peaks < float(self.noise.max())
         if not self.murky:
             doubtful &= peaks > 0
         columns = xp.where(doubtful)[0]
-        buried = self.noise[:, None] > STEADY * peaks[columns]
+        buried = self.noise[:, None] > COARSEST * peaks[columns]
         if not self.murky:
             buried &= claimed[:, columns] != 0
         return [int(column) for column in columns[buried.any(0)]]
@@ -138,7 +138,7 @@ class RowBlock:
         size = abs(predicted)
         peak = xp.amax(size, 1)[:, None]
         self.largest = max(self.largest, float(peak.max()))
-        hidden = self.noise > STEADY * peak
+        hidden = self.noise > COARSEST * peak
         if not self.murky:  # then what is claimed to be zero would show if it were not
             hidden &= size > 0
         size *= CLAIM_ACCURACY

@@ -19,7 +19,7 @@ from gradproof.engine.localisation.suspect import Suspect
 from gradproof.engine.options import Probing
 from gradproof.engine.probe import Probe
 from gradproof.engine.subject import Array, Subject
-from gradproof.engine.thresholds import CLEARLY, FEW, HANDFUL, MANY, SHARE, STEADY
+from gradproof.engine.thresholds import CLEARLY, COARSEST, FEW, HANDFUL, MANY, SHARE, STEADY
 
 ENTRY = 4  # evaluations for one coordinate by itself
 
@@ -168,10 +168,10 @@ class _Narrowing:
                 slope = slopes.slope(part)
                 return claim - slope if math.isfinite(slope) else 0.0
 
-            if not two_sided and line.connected > 2 and line.connected * contraction.noise < STEADY * abs(error):
+            if not two_sided and line.connected > 2 and line.connected * contraction.noise < COARSEST * abs(error):
                 part, claim = line.weighted()
                 place = line.connected * (claim - contraction.slope(part)) / error - 1
-                if -0.5 < place < line.connected - 0.5 and abs(place - round(place)) < STEADY:
+                if -0.5 < place < line.connected - 0.5 and abs(place - round(place)) < COARSEST:
                     yield line.coordinate(round(place))
             outcome = search(line.size, line.spans, residual, threshold=contraction.noise, whole=error, most=1)
             alone = [low for low, high in outcome.left if high - low == 1]
