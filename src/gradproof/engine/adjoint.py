@@ -8,7 +8,7 @@ from gradproof.engine.contraction import CLAIM_ACCURACY, CLAIM_ROUNDING, SPREAD,
 from gradproof.engine.options import Probing
 from gradproof.engine.results import Finding
 from gradproof.engine.subject import Array, DerivativeError, Step, Subject
-from gradproof.engine.thresholds import FEW, GROSS
+from gradproof.engine.thresholds import FEW, ROUNDINGS
 
 
 def adjoint_disagreement(subject: Subject, seed: int, options: Probing) -> Finding | None:
@@ -22,7 +22,7 @@ def adjoint_disagreement(subject: Subject, seed: int, options: Probing) -> Findi
             gap, allowed, tolerated = _gap(subject, seed + 31 * number, options)
         except DerivativeError:  # at a direction of this size, where at small ones there was none
             return None
-        if not (math.isfinite(gap) and gap > GROSS * allowed + tolerated):
+        if not (math.isfinite(gap) and gap > ROUNDINGS * allowed + tolerated):
             return None
     return Finding(
         kind="adjoint-mismatch",

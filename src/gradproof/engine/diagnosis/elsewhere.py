@@ -81,7 +81,7 @@ def approximate(case: Case, block: Block) -> Iterator[Diagnosis]:
     if number < FEW:
         return
     relative = ((block.claimed - block.right) / case.xp.where(counts, block.right, 1.0 + 0 * block.right))[counts]
-    off = int((block.wrong & counts).sum())
+    off = int(((abs(block.claimed - block.right) > block.slack / CLEARLY) & counts).sum())  # by a bar each
     largest = float(abs(relative).max())
     usual = math.sqrt(float((relative * relative).sum()) / number)
     if largest > ALIKE or 2 * off < number:
