@@ -18,7 +18,7 @@ KEYWORDS = {
     "modes": None,
     "order": 1,
     "coverage": "probe",
-    "masked": None,
+    "masked": False,
     "contracts": None,
     "rtol": 0.0,
     "atol": 0.0,

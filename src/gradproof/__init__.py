@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from gradproof._check import assert_gradients, check
-from gradproof._report import Report
+from gradproof._report import GradientError, Report, reports_from_json, reports_to_html, reports_to_json
 from gradproof.engine.results import (
+    Checked,
     Cost,
     Culprit,
     Diagnosis,
@@ -20,13 +22,14 @@ from gradproof.engine.results import (
     TaylorPoint,
     Verdict,
 )
-from gradproof.errors import GradientError, InputError
+from gradproof.errors import InputError
 
 if TYPE_CHECKING:
-    from gradproof.frameworks.torch.gradcheck import GradcheckError, gradcheck, gradgradcheck
+    from gradproof._gradcheck import GradcheckError, gradcheck, gradgradcheck, replace_gradcheck
 
 __version__ = "0.1.0"
 __all__ = [
+    "Checked",
     "Cost",
     "Culprit",
     "Diagnosis",
@@ -47,16 +50,21 @@ __all__ = [
     "check",
     "gradcheck",
     "gradgradcheck",
+    "replace_gradcheck",
+    "reports_from_json",
+    "reports_to_html",
+    "reports_to_json",
 ]
+
+# These modules import torch, so they are imported when one of their names is first used.
+_LAZY = dict.fromkeys(("GradcheckError", "gradcheck", "gradgradcheck", "replace_gradcheck"), "_gradcheck")
 
 
 def __getattr__(name: str) -> Any:
-    """The drop-ins for torch's own checks need torch, which is imported when they are first asked for."""
-    if name in ("GradcheckError", "gradcheck", "gradgradcheck"):
-        from gradproof.frameworks.torch import gradcheck
-
-        return getattr(gradcheck, name)
-    raise AttributeError(f"module 'gradproof' has no attribute {name!r}")
+    """Import the public names that need torch."""
+    if name not in _LAZY:
+        raise AttributeError(f"module 'gradproof' has no attribute {name!r}")
+    return getattr(import_module(f"gradproof.{_LAZY[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""The options of a check: validated once, and what is not built yet is named."""
+"""The options of a check, validated once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Options:
     order: int = 1
     nestings: tuple[tuple[str, str], ...] | None = None
     coverage: str = "probe"
-    masked: bool | None = None
+    masked: bool = False
     contracts: Sequence[str] | None = None
     rtol: float = 0.0
     atol: float = 0.0
@@ -69,8 +69,8 @@ class Options:
             raise InputError(f"order={self.order!r}: the order is 1 or 2.")
         if self.coverage not in ("probe", "full"):
             raise InputError(f"coverage={self.coverage!r}: choose 'probe' or 'full'.")
-        if self.masked not in (None, True, False):
-            raise InputError(f"masked={self.masked!r}: choose True, False or None.")
+        if self.masked not in (True, False):
+            raise InputError(f"masked={self.masked!r}: choose True or False.")
         contracts = () if self.contracts is None else self.contracts
         if not isinstance(contracts, (list, tuple, set, frozenset)) or not set(contracts) <= set(CONTRACTS):
             known = ", ".join(map(repr, CONTRACTS))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,8 @@ from typing import Any
 import pytest
 
 from gradproof._check import check
-from gradproof._report import Report
-from gradproof._session import session
-from gradproof.errors import GradientError
+from gradproof._examine import session
+from gradproof._report import GradientError, Report, reports_from_json, reports_to_html, reports_to_json
 
 OURS = Path(__file__).parent
 MARKER = "gradproof(**options): defaults for the checks that the gradproof fixture makes in this test"
@@ -32,6 +32,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=["probe", "full"],
         help="what the gradproof fixture covers: random directions, or every entry",
     )
+    parser.addini(
+        "gradproof_replace_gradcheck",
+        "replace torch.autograd.gradcheck and gradgradcheck by gradproof's for the whole run",
+        type="bool",
+        default=False,
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -41,6 +47,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if file is not None and Path(file).suffix not in (".html", ".json"):
         raise pytest.UsageError(f"--gradproof-report={file}: the name of a report ends in .html or .json.")
     config.pluginmanager.register(Recorder(config), "gradproof-recorder")
+    if config.getini("gradproof_replace_gradcheck"):
+        from gradproof._gradcheck import replace_gradcheck
+
+        replaced = ExitStack()
+        replaced.enter_context(replace_gradcheck())
+        config.add_cleanup(replaced.close)
 
 
 class Checker:
@@ -154,9 +166,7 @@ class Recorder:
         checks = [(each.verdict.value, _finite(each.resolution.relative), each.origin) for each in self.heard]
         if self.file is None:
             return {"checks": checks, "json": ""}
-        from gradproof.report.json import all_to_json
-
-        return {"checks": checks, "json": all_to_json(self.heard)}
+        return {"checks": checks, "json": reports_to_json(self.heard)}
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Count, in the process that sums up."""
@@ -167,15 +177,11 @@ class Recorder:
         """Write the report, unless this is one process of several."""
         if self.file is None or hasattr(self.config, "workerinput"):
             return
-        from gradproof.report.json import all_to_json, from_json
-
-        reports = [report for text in self.tally.texts for report in from_json(text)]
+        reports = [report for text in self.tally.texts for report in reports_from_json(text)]
         if self.file.suffix == ".json":
-            text = all_to_json(reports)
+            text = reports_to_json(reports)
         else:
-            from gradproof.report.html import page
-
-            text = page(reports, title="Gradient checks")
+            text = reports_to_html(reports, title="Gradient checks")
         self.file.parent.mkdir(parents=True, exist_ok=True)
         self.file.write_text(text, encoding="utf-8")
 
@@ -193,7 +199,7 @@ def _finite(number: float) -> float | None:
 
 def _is_ours(error: BaseException) -> bool:
     """Whether a check raised it; the drop-ins have an error of torch's kind."""
-    return isinstance(error, GradientError) or type(error).__module__ == "gradproof.frameworks.torch.gradcheck"
+    return isinstance(error, GradientError) or type(error).__module__ == "gradproof._gradcheck"
 
 
 def _findings(item: pytest.Item, excinfo: pytest.ExceptionInfo[BaseException]) -> Any:

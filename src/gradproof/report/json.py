@@ -9,11 +9,12 @@ import math
 import types
 import typing
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
-from gradproof._report import Report
 from gradproof.engine import results
 from gradproof.errors import InputError
+
+R = TypeVar("R", bound=results.Report)
 
 SCHEMA = 1  # grows when a field changes its meaning or goes; a field more is no new version
 
@@ -28,12 +29,12 @@ def all_to_json(reports: Iterable[results.Report]) -> str:
     return json.dumps({"schema": SCHEMA, "reports": [_plain(report) for report in reports]}, allow_nan=False)
 
 
-def from_json(text: str) -> tuple[Report, ...]:
-    """The reports in a JSON text, which holds one or several.
+def from_json(text: str, kind: type[R]) -> tuple[R, ...]:
+    """Read the reports in a JSON text, which holds one or several, as instances of `kind`.
 
     >>> import torch, gradproof
     >>> report = gradproof.check(torch.exp, torch.ones(3, dtype=torch.float64, requires_grad=True), seed=1)
-    >>> from_json(report.to_json()) == (report,)
+    >>> from_json(report.to_json(), gradproof.Report) == (report,)
     True
     """
     try:
@@ -48,7 +49,7 @@ def from_json(text: str) -> tuple[Report, ...]:
             "with the version that wrote it, or check again."
         )
     given = data["reports"] if isinstance(data.get("reports"), list) else [data]
-    return tuple(_read(Report, each, "report") for each in given)
+    return tuple(_read(kind, each, "report") for each in given)
 
 
 def _plain(value: Any) -> Any:

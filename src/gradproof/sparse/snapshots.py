@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from gradproof.errors import InputError
 from gradproof.frameworks.torch.layouts import index_tensors, stored_values
-from gradproof.frameworks.torch.makeup import is_sparse
+from gradproof.frameworks.torch.storage import is_sparse
 from gradproof.sparse.layouts import require_sparse
 from gradproof.sparse.pattern import Pattern
 from gradproof.sparse.reading import read_at

@@ -18,7 +18,7 @@ from torch.optim import Optimizer
 
 from gradproof.engine.results import Entry, Finding, Verdict
 from gradproof.errors import InputError
-from gradproof.frameworks.torch.randomness import HeldGenerators
+from gradproof.frameworks.torch.subject.random_state import HeldGenerators
 from gradproof.sparse.pattern import Pattern
 from gradproof.sparse.snapshots import Snapshot, gradient_values, named
 from gradproof.sparse.step_line import Evaluation, Line

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gradproof.engine.contraction import CLAIM_ACCURACY
-from gradproof.frameworks.torch.randomness import HeldGenerators
+from gradproof.frameworks.torch.subject.random_state import HeldGenerators
 from gradproof.sparse.snapshots import Snapshot, inner, write
 from gradproof.sparse.step_slope import CLOSER, FINEST, Slope, slope_at_start
 

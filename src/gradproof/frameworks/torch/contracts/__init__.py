@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from gradproof.frameworks.torch.contracts.attributes import attributes
+from gradproof.frameworks.torch.contracts.attribution import excusing_torch
 from gradproof.frameworks.torch.contracts.batched import batched
 from gradproof.frameworks.torch.contracts.batched_forward import batched_forward
 from gradproof.frameworks.torch.contracts.contiguity import contiguity
+from gradproof.frameworks.torch.contracts.contract import Contract, Outcome, Terms
 from gradproof.frameworks.torch.contracts.detached import detached
-from gradproof.frameworks.torch.contracts.fault import excusing_torch
 from gradproof.frameworks.torch.contracts.linear import linear
+from gradproof.frameworks.torch.contracts.no_mutation import undisturbed
+from gradproof.frameworks.torch.contracts.no_mutation_forward import undisturbed_forward
 from gradproof.frameworks.torch.contracts.repeatable import repeatable
-from gradproof.frameworks.torch.contracts.terms import Contract, Outcome, Terms
 from gradproof.frameworks.torch.contracts.undefined import undefined
 from gradproof.frameworks.torch.contracts.undefined_forward import undefined_forward
-from gradproof.frameworks.torch.contracts.undisturbed import undisturbed
-from gradproof.frameworks.torch.contracts.undisturbed_forward import undisturbed_forward
 
 CONTRACTS = {
     contract.name: contract

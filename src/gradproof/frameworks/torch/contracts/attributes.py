@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from gradproof.engine.results import Finding
-from gradproof.frameworks.torch.arguments import differentiable
-from gradproof.frameworks.torch.contracts.asking import arriving, custom_nodes, function_name, gradients
-from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms
+from gradproof.frameworks.torch.contracts.contract import KEPT, Outcome, Terms
+from gradproof.frameworks.torch.contracts.pullbacks import arriving, custom_nodes, function_name, gradients
 from gradproof.frameworks.torch.layouts import name_of
-from gradproof.frameworks.torch.makeup import is_sparse
-from gradproof.frameworks.torch.subject import TorchSubject
+from gradproof.frameworks.torch.storage import is_sparse
+from gradproof.frameworks.torch.subject.arguments import differentiable
+from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 
 def attributes(subject: TorchSubject, terms: Terms) -> Outcome:

@@ -7,11 +7,11 @@ import warnings
 import torch
 from torch import Tensor
 
-from gradproof.frameworks.torch.contracts.asking import coordinates, described
-from gradproof.frameworks.torch.contracts.comparing import gap, noise_of_pullback
-from gradproof.frameworks.torch.contracts.own_batches import own_batches
-from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken
-from gradproof.frameworks.torch.subject import TorchSubject
+from gradproof.frameworks.torch.contracts.comparison import gap, noise_of_pullback
+from gradproof.frameworks.torch.contracts.contract import KEPT, Outcome, Terms, broken
+from gradproof.frameworks.torch.contracts.pullbacks import coordinates, described
+from gradproof.frameworks.torch.contracts.vmap_rules import own_batches
+from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 
 def batched(subject: TorchSubject, terms: Terms) -> Outcome:

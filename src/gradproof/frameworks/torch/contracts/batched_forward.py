@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from gradproof.engine.subject import Step
-from gradproof.frameworks.torch.arguments import Call
-from gradproof.frameworks.torch.contracts.asking import described
-from gradproof.frameworks.torch.contracts.comparing import gap, noise_of_pushforward
-from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken
-from gradproof.frameworks.torch.duals import apart
-from gradproof.frameworks.torch.makeup import replica
-from gradproof.frameworks.torch.subject import TorchSubject
+from gradproof.frameworks.torch.contracts.comparison import gap, noise_of_pushforward
+from gradproof.frameworks.torch.contracts.contract import KEPT, Outcome, Terms, broken
+from gradproof.frameworks.torch.contracts.pullbacks import described
+from gradproof.frameworks.torch.storage import replica
+from gradproof.frameworks.torch.subject.arguments import Call
+from gradproof.frameworks.torch.subject.dual_numbers import apart
+from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 
 def batched_forward(subject: TorchSubject, terms: Terms) -> Outcome:

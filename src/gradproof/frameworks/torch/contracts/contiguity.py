@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from gradproof.engine.subject import DerivativeError
-from gradproof.frameworks.torch.contracts.asking import coordinates, gradients
-from gradproof.frameworks.torch.contracts.comparing import Gap, gap, noise_of_pullback
-from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken
-from gradproof.frameworks.torch.makeup import is_plain, replica
-from gradproof.frameworks.torch.subject import TorchSubject
+from gradproof.frameworks.torch.contracts.comparison import Gap, gap, noise_of_pullback
+from gradproof.frameworks.torch.contracts.contract import KEPT, Outcome, Terms, broken
+from gradproof.frameworks.torch.contracts.pullbacks import coordinates, gradients
+from gradproof.frameworks.torch.storage import is_plain, replica
+from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 INCOMING = "a non-contiguous incoming gradient"
 INPUTS = "inputs of other strides, at the same value,"

@@ -11,12 +11,12 @@ from torch import Tensor
 from gradproof.engine.estimators.steps import first_step
 from gradproof.engine.subject import Step
 from gradproof.frameworks.torch import trees
-from gradproof.frameworks.torch.arguments import differentiable
-from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken
-from gradproof.frameworks.torch.derivatives import GradientCall
-from gradproof.frameworks.torch.graph import custom_functions
-from gradproof.frameworks.torch.makeup import numbers
-from gradproof.frameworks.torch.subject import TorchSubject
+from gradproof.frameworks.torch.contracts.contract import KEPT, Outcome, Terms, broken
+from gradproof.frameworks.torch.introspection.autograd_graph import custom_functions
+from gradproof.frameworks.torch.storage import numbers
+from gradproof.frameworks.torch.subject.arguments import differentiable
+from gradproof.frameworks.torch.subject.derivatives import GradientCall
+from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 CLEAR = 1e3  # units of rounding that a change must exceed to be one
 PROPORTIONAL = (1.7, 2.3)  # a step of twice the size changes a smooth function this many times as much

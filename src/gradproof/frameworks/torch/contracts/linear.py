@@ -12,10 +12,10 @@ import math
 import torch
 from torch import Tensor
 
-from gradproof.frameworks.torch.calling import LARGE
-from gradproof.frameworks.torch.contracts.comparing import NOISE, ROUNDINGS, furthest, largest, rounding_of
-from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken
-from gradproof.frameworks.torch.subject import TorchSubject
+from gradproof.frameworks.torch.contracts.comparison import NOISE, ROUNDINGS, furthest, largest, rounding_of
+from gradproof.frameworks.torch.contracts.contract import KEPT, Outcome, Terms, broken
+from gradproof.frameworks.torch.subject.calling import LARGE
+from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 FACTOR = -1024.0  # a power of two scales without rounding; its sign tells |g| from g, its size finds clipping
 SMALL_FACTOR = -2.0  # where the dtype holds few numbers

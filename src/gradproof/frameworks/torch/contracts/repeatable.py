@@ -8,9 +8,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradproof.frameworks.torch.contracts.comparing import furthest, largest
-from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken
-from gradproof.frameworks.torch.subject import TorchSubject
+from gradproof.frameworks.torch.contracts.comparison import furthest, largest
+from gradproof.frameworks.torch.contracts.contract import KEPT, Outcome, Terms, broken
+from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 ROUNDINGS = 1e3  # units of rounding of the largest entry, which the order of a sum may make
 

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from gradproof.engine.subject import DerivativeError
-from gradproof.frameworks.torch.contracts.asking import coordinates, gradients, left_out
-from gradproof.frameworks.torch.contracts.comparing import gap, noise_of_pullback
-from gradproof.frameworks.torch.contracts.standins import raises_alike_for_empty_zeros
-from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken
+from gradproof.frameworks.torch.contracts.comparison import gap, noise_of_pullback
+from gradproof.frameworks.torch.contracts.contract import KEPT, Outcome, Terms, broken
+from gradproof.frameworks.torch.contracts.pullbacks import coordinates, gradients, left_out
+from gradproof.frameworks.torch.contracts.undefined_sparse import raises_alike_for_empty_zeros
 from gradproof.frameworks.torch.layouts import BLOCKED
-from gradproof.frameworks.torch.makeup import is_sparse
-from gradproof.frameworks.torch.subject import TorchSubject
+from gradproof.frameworks.torch.storage import is_sparse
+from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 ADVICE = (
     "After ctx.set_materialize_grads(False) an output that was not used has None for its incoming gradient: treat it "

@@ -7,12 +7,12 @@ from collections.abc import Collection
 import torch
 
 from gradproof.engine.subject import DerivativeError, Step
-from gradproof.frameworks.torch.contracts.asking import left_out
-from gradproof.frameworks.torch.contracts.comparing import ROUNDINGS, gap, largest, noise_of_pushforward
-from gradproof.frameworks.torch.contracts.pushing import pushed
-from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken
-from gradproof.frameworks.torch.duals import NESTED
-from gradproof.frameworks.torch.subject import TorchSubject
+from gradproof.frameworks.torch.contracts.comparison import ROUNDINGS, gap, largest, noise_of_pushforward
+from gradproof.frameworks.torch.contracts.contract import KEPT, Outcome, Terms, broken
+from gradproof.frameworks.torch.contracts.pullbacks import left_out
+from gradproof.frameworks.torch.contracts.pushforwards import pushed
+from gradproof.frameworks.torch.subject.dual_numbers import NESTED
+from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 NAME = "undefined-forward"
 ADVICE = "After ctx.set_materialize_grads(False) an input that carries no tangent has None for it: treat it as zeros."

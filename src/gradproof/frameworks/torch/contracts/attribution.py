@@ -1,0 +1,35 @@
+"""Whose fault a broken contract is: some rules of torch's own break it where nothing that the user wrote does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gradproof.frameworks.torch.contracts.contract import Outcome, Terms
+from gradproof.frameworks.torch.introspection.autograd_graph import nodes
+from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
+
+Holds = Callable[[TorchSubject, Terms], Outcome]
+
+
+def excusing_torch(holds: Holds) -> Holds:
+    """The contract, which where only torch's own rules break it is an ability that torch does not have."""
+
+    def excused(subject: TorchSubject, terms: Terms) -> Outcome:
+        outcome = holds(subject, terms)
+        if not outcome.findings or _has_own_rules(subject):
+            return outcome
+        message = outcome.findings[0].message.rstrip(".")
+        return Outcome(absent=f"{message}. All rules involved are torch's own.", notes=outcome.notes)
+
+    return excused
+
+
+def _has_own_rules(subject: TorchSubject) -> bool:
+    """Whether a Function of the user's own lies behind the results, or behind those of which this is the derivative."""
+    inner = getattr(subject.call, "subject", None)
+    return any(map(_is_own, nodes(subject.results))) or (inner is not None and _has_own_rules(inner))
+
+
+def _is_own(node: Any) -> bool:
+    return hasattr(type(node), "_forward_cls") or "CppNode" in node.name()  # written in Python, or in C++

@@ -1,0 +1,101 @@
+"""When two answers that ought to be one differ by more than rounding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gradproof.engine.estimators.ladder import slices
+from gradproof.engine.subject import Step
+from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
+
+ROUNDINGS = 64.0  # units of rounding in the largest entry: sums are added up in another order, kernels differ
+NOISE = 64.0  # times the noise that was measured, where rounding alone does not explain a difference
+NUDGES = (40, 104, 168)  # units of rounding by which a vector is scaled, so that every step on the way is rounded anew
+STEP = 8.0  # units of rounding by which inputs are moved to the same end
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Where two answers differ most, and what they say there."""
+
+    coordinate: int
+    expected: float
+    found: float
+
+    def __str__(self) -> str:
+        return f"{self.found:.6g} instead of {self.expected:.6g}"
+
+
+def gap(
+    expected: Tensor, found: Tensor, *, precision: float, more: float = 0.0, noise: Callable[[], float] | None = None
+) -> Gap | None:
+    """The largest difference, if it is beyond rounding and what more is allowed; none where no number is expected.
+
+    `noise` is measured only where a difference is suspected.
+    """
+    if torch.equal(expected, found):
+        return None
+
+    def difference(where: slice) -> Tensor:
+        known = expected[where].isfinite()
+        return torch.where(known, (found[where] - expected[where]).abs(), 0.0).nan_to_num(torch.inf)
+
+    worst, distance = furthest(len(expected), difference)
+    allowed = ROUNDINGS * precision * largest(expected) + more
+    if distance <= allowed:
+        return None
+    if noise is not None and distance <= allowed + NOISE * noise():
+        return None
+    return Gap(worst, float(expected[worst]), float(found[worst]))
+
+
+def furthest(size: int, measured: Callable[[slice], Tensor]) -> tuple[int, float]:
+    """Where a measured vector is largest, and how large; it is measured piece by piece, so that it is never held."""
+    place, most = 0, -torch.inf
+    for where in slices(0, size):
+        piece = measured(where)
+        highest = int(piece.argmax())
+        if float(piece[highest]) > most:
+            place, most = where.start + highest, float(piece[highest])
+    return place, most
+
+
+def rounding_of(linear: Callable[[Tensor], Tensor], vector: Tensor, image: Tensor, precision: float) -> float:
+    """How much of a map's image is rounding: what is left when factors near one are taken out again."""
+    factors = [1 + nudge * precision for nudge in NUDGES]
+    return max(largest(linear(factor * vector) / factor - image) for factor in factors)
+
+
+def noise_of_pullback(subject: TorchSubject, cotangent: Tensor, gradient: Tensor) -> float:
+    """How much of a gradient is rounding, in the backward and in the forward before it."""
+    moved = (subject.pullback(cotangent, step) for step in _small_steps(subject))
+    forward = max(largest(other - gradient) for other in moved)
+    return forward + rounding_of(subject.pullback, cotangent, gradient, subject.numbers.precision)
+
+
+def noise_of_pushforward(subject: TorchSubject, direction: Tensor, tangent: Tensor) -> float:
+    """How much of a tangent is rounding."""
+    moved = (subject.pushforward(direction, step) for step in _small_steps(subject))
+    values = max(largest(other - tangent) for other in moved)
+    return values + rounding_of(subject.pushforward, direction, tangent, subject.numbers.precision)
+
+
+def noise_of_values(subject: TorchSubject) -> float:
+    """How much of the function's values is rounding."""
+    return max(largest(subject.evaluate(step, 1.0) - subject.centre) for step in _small_steps(subject))
+
+
+def _small_steps(subject: TorchSubject) -> list[Tensor]:
+    """Directions in which every input moves by a few units of rounding."""
+    return [subject.direction(seed, Step(STEP * subject.numbers.precision)) for seed in range(3)]
+
+
+def largest(vector: Tensor) -> float:
+    """The size of the largest finite entry; zero where there is none."""
+    if not len(vector):
+        return 0.0
+    return furthest(len(vector), lambda where: torch.where(vector[where].isfinite(), vector[where].abs(), 0.0))[1]

@@ -1,0 +1,69 @@
+"""A jvp only reads: inputs, the tangents that come in, and the results stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from gradproof.engine.subject import Step
+from gradproof.frameworks.torch.contracts.comparison import gap, noise_of_values
+from gradproof.frameworks.torch.contracts.contract import KEPT, Outcome, Terms, broken
+from gradproof.frameworks.torch.contracts.no_mutation import ADVICE, Watch
+from gradproof.frameworks.torch.contracts.pullbacks import described
+from gradproof.frameworks.torch.introspection.autograd_graph import custom_functions, has_forward_rule
+from gradproof.frameworks.torch.storage import replica
+from gradproof.frameworks.torch.subject.dual_numbers import push_level
+from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
+
+NAME = "undisturbed-forward"
+
+
+def undisturbed_forward(subject: TorchSubject, terms: Terms) -> Outcome:
+    """Compare what a jvp may read before and after it ran, and the results with those of a call without one."""
+    if subject.call.nested or not any(map(has_forward_rule, custom_functions(subject.results))):
+        return KEPT
+    pushing = _Pushing(subject)
+    tangents = subject.inputs.tensors(subject.direction(terms.seed, Step(1.0)))
+    subject.tally.pushforwards += 1
+    try:
+        push_level(
+            pushing.results, [replica(point) for point in subject.points], [tangent.clone() for tangent in tangents]
+        )
+        values = subject.outputs.coordinates(pushing.values)
+    except Exception as error:
+        return Outcome(absent=f"the jvp cannot be watched ({described(error)})")
+    if pushing.disturbed is not None:
+        return broken(NAME, f"The jvp writes to {pushing.disturbed}.", hint=ADVICE)
+    worst = gap(subject.centre, values, precision=subject.numbers.precision, noise=lambda: noise_of_values(subject))
+    if worst is None:
+        return KEPT
+    place = subject.outputs.locate(worst.coordinate)
+    message = f"Where a tangent is pushed forward the value of {place.path} is another one ({worst} at {place})."
+    return broken(NAME, message, hint=f"Look for a jvp that writes to a result or to what was saved for it. {ADVICE}")
+
+
+class _Pushing:
+    """One call on dual numbers, and what was seen around it."""
+
+    def __init__(self, subject: TorchSubject) -> None:
+        self.subject = subject
+        self.values: list[Tensor] = []
+        self.disturbed: str | None = None
+
+    def results(self, duals: Sequence[Tensor]) -> list[Tensor]:
+        """The results on dual numbers; their values are kept, and what is not as it was before."""
+        subject, watch = self.subject, Watch()
+        rest = subject.caller.copies()
+        for part, dual in zip(subject.inputs.parts, duals, strict=True):
+            primal, tangent = forward_ad.unpack_dual(dual)  # type: ignore[no-untyped-call]  # torch's own
+            watch.add(part.path, primal)
+            watch.add(f"the tangent of {part.path}", tangent)
+        for number, slot in enumerate(subject.slots):
+            if number not in subject.varied and not subject.caller.written[number]:
+                watch.add(slot.path, rest[number])
+        results = subject.results_of(duals, rest)
+        self.disturbed = watch.disturbed()
+        self.values = [forward_ad.unpack_dual(result).primal.detach() for result in results]  # type: ignore[no-untyped-call]  # torch's own
+        return results

@@ -1,0 +1,109 @@
+"""Asking autograd for gradients in ways of one's own: other incoming gradients, results or leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradproof.engine.subject import DerivativeError
+from gradproof.frameworks.torch.introspection.autograd_graph import nodes
+from gradproof.frameworks.torch.subject.error_messages import cause_of
+from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
+
+LONG = 200  # characters of an error, beyond which its first sentence has to do
+SEVERAL = 8  # outputs or inputs that are left undefined one at a time
+FUNCTIONS = 16  # of the user's own that are looked into, at most
+
+
+def gradients(
+    subject: TorchSubject,
+    incoming: Sequence[Tensor],
+    *,
+    results: Sequence[Tensor] | None = None,
+    leaves: Sequence[Tensor] | None = None,
+) -> list[Tensor | None]:
+    """The gradients as autograd gives them: None for an input without influence."""
+    subject.tally.pullbacks += 1
+    try:
+        with subject.caller.timed():
+            found = torch.autograd.grad(
+                subject.results if results is None else results,
+                subject.leaves if leaves is None else leaves,
+                incoming,
+                retain_graph=True,
+                allow_unused=True,
+            )
+    except Exception as error:
+        raise DerivativeError(described(error)) from error
+    return list(found)
+
+
+def arriving(subject: TorchSubject, leaf: Tensor, incoming: Sequence[Tensor]) -> Tensor:
+    """The gradient that a backward leaves in a leaf.
+
+    Torch adds up few sparse layouts: a gradient may travel in one of them, and be put into the leaf's own on arrival.
+    """
+    subject.tally.pullbacks += 1
+    held, leaf.grad = leaf.grad, None
+    try:
+        with subject.caller.timed():
+            torch.autograd.backward(subject.results, incoming, retain_graph=True, inputs=[leaf])
+        assert leaf.grad is not None
+        return leaf.grad
+    except Exception as error:
+        raise DerivativeError(described(error)) from error
+    finally:
+        leaf.grad = held
+
+
+def coordinates(subject: TorchSubject, found: Sequence[Tensor | None]) -> Tensor:
+    """Gradients as one vector; zero for an input without influence."""
+    return subject.inputs.coordinates(found)
+
+
+def left_out(count: int) -> list[Sequence[int]]:
+    """Which of several to leave undefined: one at a time, or of many every other one.
+
+    >>> left_out(1), left_out(3)
+    ([], [(0,), (1,), (2,)])
+    """
+    if count < 2:
+        return []
+    everything = range(count)
+    return [(number,) for number in everything] if count <= SEVERAL else [everything[::2], everything[1::2]]
+
+
+def custom_nodes(results: Sequence[Tensor]) -> list[Any]:
+    """The nodes of the user's own autograd Functions behind the results, up to a few."""
+    own = (node for node in nodes(results) if hasattr(type(node), "_forward_cls"))
+    return [node for node, _ in zip(own, range(FUNCTIONS), strict=False)]
+
+
+def saved_by(own: Sequence[Any]) -> Iterator[tuple[Any, Tensor]]:
+    """The tensors that Functions saved, each with its node."""
+    for node in own:
+        try:
+            saved = node.saved_tensors
+        except Exception:  # written to since, which is an error when the backward asks for it, and none before
+            continue
+        yield from ((node, tensor) for tensor in saved if tensor is not None and tensor.layout == torch.strided)
+
+
+def function_name(node: Any) -> str:
+    """What the user calls the Function behind a node."""
+    return str(type(node)._forward_cls.__name__)
+
+
+def described(error: Exception) -> str:
+    """An error in one line; of a long one, such as torch's list of all its backends, the first sentence.
+
+    >>> described(ValueError("This does not work. " + 50 * "Whatever. "))
+    'ValueError: This does not work.'
+    """
+    first = str(error).strip().split("\n", 1)[0]
+    if len(first) > LONG and ". " in first:
+        first = first[: first.index(". ") + 1]
+    return f"{type(error).__name__}: {cause_of(error)}{first}"

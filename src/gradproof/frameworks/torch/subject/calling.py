@@ -1,0 +1,254 @@
+"""Calling a function at a point and around it, with everything of the caller's left as it was."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from gradproof.errors import InputError
+from gradproof.frameworks.torch import trees
+from gradproof.frameworks.torch.storage import fills_its_storage, is_plain, replica, same_numbers
+from gradproof.frameworks.torch.subject.arguments import Call, Slot, differentiable
+from gradproof.frameworks.torch.subject.captured_tensors import HeldBuffers
+from gradproof.frameworks.torch.subject.random_state import HeldGenerators
+
+LARGE = 1 << 16  # entries from which on a tensor that is not written to is passed without a copy
+REFUSED = "cannot have requires_grad True"  # torch's words for an argument that none of its rules is about
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a check has spent so far, over all the functions that it calls."""
+
+    evaluations: int = 0
+    pullbacks: int = 0
+    pushforwards: int = 0
+    inside: float = 0.0
+
+
+class Timed:
+    """Adds the time that passes within it to what is spent inside the user's code."""
+
+    __slots__ = ("_began", "_tally")
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+
+    def __enter__(self) -> None:
+        self._began = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self._tally.inside += time.perf_counter() - self._began
+
+
+class BypassedError(Exception):
+    """Something that can be asked of the arguments alone, of a function that has the caller's tensors by itself."""
+
+
+class Caller:
+    """A function, the tensors it receives, and those of them that are varied.
+
+    Random draws are the same in every call. What the function is found to write to is copied afresh for every call.
+
+    A function may have the caller's own tensors by itself, as the parameters of a module that it calls, whatever it is
+    given in their place. Then these tensors lend themselves: while a call runs, and no longer, they hold other memory.
+    """
+
+    def __init__(self, call: Call, varied: list[int], slots: list[Slot], tally: Tally) -> None:
+        self.call, self.varied, self.slots, self.tally = call, varied, slots, tally
+        self._tensors = [slot.tensor for slot in slots]
+        self._rest: list[tuple[int, Callable[[], Tensor]]] = []
+        for slot in slots:
+            _refuse_tangent(slot)
+        self.draws = self.needs_graph = False
+        self.written: list[bool] = []
+        self.paths: list[str] = []
+        self._generators = HeldGenerators()
+        self._buffers = HeldBuffers(call.function)
+
+    def at_the_point(self) -> tuple[list[Tensor], Any]:
+        """Private copies of all tensors, and the result of a call with a graph on them."""
+        copies = [replica(slot.tensor) for slot in self.slots]
+        for copy, slot in zip(copies, self.slots, strict=True):
+            if slot.tensor.requires_grad and differentiable(copy):
+                copy.requires_grad_()
+        for number in self.varied:
+            copies[number].requires_grad_()
+        try:
+            result = self._graphed(copies)
+        except BaseException as error:
+            self.put_back()
+            self._refuse_what_torch_does(error)
+            if isinstance(error, Exception):
+                error.add_note(
+                    f"gradproof: {self.call.name} raised this at the given inputs, before anything was checked."
+                )
+            raise
+        self.draws = self._generators.moved()
+        if self.draws:
+            self._after = self._generators.now()
+        self.written = [not _same(slot.tensor, copy) for slot, copy in zip(self.slots, copies, strict=True)]
+        for number in self.call.bypassed:
+            copies[number] = self.slots[number].tensor  # which is what the graph leads to
+        rest = (number for number in range(len(copies)) if number not in self.varied)
+        self._rest = [(number, _copier(self._tensors[number], self.written[number])) for number in rest]
+        return copies, result
+
+    def _refuse_what_torch_does(self, error: BaseException) -> None:
+        """Say so where torch has no derivative with respect to what the caller named, which required none by itself."""
+        named = [self.slots[number].path for number in self.varied if not self.slots[number].tensor.requires_grad]
+        if named and REFUSED in str(error):
+            raise InputError(
+                f"{self.call.name} cannot be differentiated with respect to all of {', '.join(named[:8])}: {error} "
+                "Leave that out of wrt=."
+            ) from error
+
+    def beside(self, moved: Sequence[Tensor], rest: Sequence[Tensor] | None = None) -> Any:
+        """The result for other varied tensors, without a graph unless the function cannot do without one.
+
+        `rest` are all tensors, where they have to be copied before (see `copies`).
+        """
+        tensors = self._with(moved, rest)
+        if self.needs_graph:
+            return self._with_graph(tensors)
+        try:
+            if not torch.is_grad_enabled() or forward_ad._current_level >= 0:  # tangents need no graph, but its rules
+                return self._called(tensors)
+            with torch.no_grad():
+                return self._called(tensors)
+        except Exception as first:
+            try:
+                result = self._with_graph(tensors)
+            except Exception:
+                raise first from None
+            self.needs_graph = True
+            return result
+
+    def differentiably(self, leaves: Sequence[Tensor]) -> Any:
+        """The result for other varied tensors, with a graph that leads to them."""
+        if self.call.bypassed:
+            raise BypassedError("the graph leads to the caller's own tensors")
+        return self._graphed(self._with(leaves))
+
+    def copies(self) -> list[Tensor]:
+        """All tensors: of those not varied copies, or where they are large and not written to, other views of them."""
+        tensors = self._tensors.copy()
+        for number, copy in self._rest:
+            own, tensors[number] = tensors[number], copy()
+            if own.requires_grad:
+                tensors[number].requires_grad_()
+        return tensors
+
+    def results(self, result: Any) -> list[Tensor]:
+        """The tensors that stand where the first call had its differentiable results."""
+        if isinstance(result, Tensor):
+            return [result]
+        found = dict(trees.leaves(result, self.call.result))
+        return [tensor for path in self.paths if isinstance(tensor := found.get(path), Tensor)]
+
+    def timed(self, *, calling: bool = False) -> Timed:
+        """Time inside the user's code: in a call, whose draws are as they were, or in a derivative, which goes on.
+
+        What a backward draws comes after the draws of the function, as it does in use.
+        """
+        if self.draws and calling:
+            self._generators.restore()
+        elif self.draws and not self._generators.moved():
+            self._after.restore()
+        return Timed(self.tally)
+
+    def put_back(self) -> None:
+        """Leave every generator, and what the function can see of modules, as it was found."""
+        self._buffers.put_back()
+        if self.draws or self._generators.moved():
+            self._generators.restore()
+
+    def _called(self, tensors: Sequence[Tensor]) -> Any:
+        self.tally.evaluations += 1
+        if self.draws:
+            self._generators.restore()
+        began = time.perf_counter()
+        try:
+            if not self.call.bypassed:
+                return self.call.invoke(tensors)
+            with self._lending(tensors) as own:
+                return self.call.invoke(own)
+        finally:
+            self.tally.inside += time.perf_counter() - began
+
+    @contextmanager
+    def _lending(self, tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+        """The caller's own tensors, where the function has them by itself, with these numbers for the time being."""
+        own = {number: self.slots[number].tensor for number in self.call.bypassed}
+        if not all(_is_ordinary(tensors[number]) for number in own):
+            raise BypassedError("the caller's own tensors carry no tangents, and are no batches")
+        memory = {number: tensor.detach() for number, tensor in own.items()}
+        try:
+            for number, tensor in own.items():
+                tensor.data = tensors[number].detach()
+            yield [own.get(number, tensor) for number, tensor in enumerate(tensors)]
+        finally:
+            for number, tensor in own.items():
+                tensor.data = memory[number]
+
+    def _graphed(self, tensors: Sequence[Tensor]) -> Any:
+        if torch.is_grad_enabled():
+            return self._called(tensors)
+        with torch.enable_grad():
+            return self._called(tensors)
+
+    def _with(self, moved: Sequence[Tensor], rest: Sequence[Tensor] | None = None) -> list[Tensor]:
+        tensors = self.copies() if rest is None else list(rest)
+        for number, tensor in zip(self.varied, moved, strict=True):
+            tensors[number] = tensor
+        return tensors
+
+    def _with_graph(self, tensors: list[Tensor]) -> Any:
+        fresh = [tensor if is_dual(tensor) else tensor.detach() for tensor in tensors]
+        for tensor, slot in zip(fresh, self.slots, strict=True):
+            if slot.tensor.requires_grad and differentiable(tensor):
+                tensor.requires_grad_()
+        for number in self.varied:
+            fresh[number].requires_grad_()
+        return self._graphed(fresh)
+
+
+def _copier(tensor: Tensor, written: bool) -> Callable[[], Tensor]:
+    """What makes a copy of a tensor for one call."""
+    still = tensor.detach()
+    if tensor.numel() >= LARGE and not written:
+        return still.detach
+    return still.clone if is_plain(still) and fills_its_storage(still) else partial(replica, still)
+
+
+def is_dual(tensor: Tensor) -> bool:
+    """Whether a tensor carries a tangent."""
+    if forward_ad._current_level < 0:
+        return False
+    return forward_ad.unpack_dual(tensor).tangent is not None  # type: ignore[no-untyped-call]  # torch's own
+
+
+def _is_ordinary(tensor: Tensor) -> bool:
+    """Whether a tensor is numbers in memory, and nothing that a transformation of torch's made of them."""
+    return not is_dual(tensor) and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+
+
+def _refuse_tangent(slot: Slot) -> None:
+    if is_dual(slot.tensor):
+        raise InputError(
+            f"{slot.path} carries a tangent already: it was made by make_dual, or inside a jvp. Pass the plain tensor, "
+            "forward_ad.unpack_dual(x).primal; tangents are made here."
+        )
+
+
+def _same(before: Tensor, after: Tensor) -> bool:
+    """Whether a copy still is what it was copied from: never written to, of the same form, and equal bit for bit."""
+    return not after._version and same_numbers(before, after)

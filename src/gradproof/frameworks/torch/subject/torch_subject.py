@@ -1,0 +1,372 @@
+"""A PyTorch function at a point, as a subject: evaluation, pullback, pushforward."""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradproof.engine.subject import DerivativeError, Numbers, Scale, Step
+from gradproof.errors import InputError, NothingToDifferentiateError
+from gradproof.frameworks.torch import trees
+from gradproof.frameworks.torch.charts import Semantics, chart_of, refuse_malformed, refuse_unreadable
+from gradproof.frameworks.torch.storage import is_plain, memory_of, refilled, replica
+from gradproof.frameworks.torch.subject.arguments import Call, Selector, Slot, differentiable
+from gradproof.frameworks.torch.subject.batching import Batches
+from gradproof.frameworks.torch.subject.calling import LARGE, Caller, Tally
+from gradproof.frameworks.torch.subject.captured_tensors import bypassed_slots, captured_tensors, notes_on
+from gradproof.frameworks.torch.subject.dual_numbers import push
+from gradproof.frameworks.torch.subject.error_messages import derivative_error, kind_of, shapes
+from gradproof.frameworks.torch.subject.output_space import observed_space
+from gradproof.frameworks.torch.subject.perturbed_evaluation import Walk
+from gradproof.frameworks.torch.subject.spaces import HANDFUL, Space, scale_of
+
+SAME = 64.0  # units of rounding by which a value may differ from the same in double precision
+BYPASSED = "{name} uses inputs by itself, and tangents come with arguments alone: let it use what it is given."
+ORDINARY = (1e-100, 1e100)  # sizes of values whose squares can be added up
+
+
+def differentiating() -> AbstractContextManager[Any]:
+    """Where gradients can be had, whatever mode the caller is in."""
+    return torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext()
+
+
+class TorchSubject:
+    """A function, its inputs, and the inputs that are varied.
+
+    The function is called once with a graph, on private copies of every tensor; that call serves all pullbacks.
+    Perturbed calls build no graph unless the function turns out to need one.
+    """
+
+    mode = "reverse"
+    arrays = torch
+
+    def __init__(
+        self, call: Call, varied: list[int], slots: list[Slot], tally: Tally, semantics: Semantics | None = None
+    ) -> None:
+        self.call, self.varied, self.slots, self.tally = call, varied, slots, tally
+        self.semantics = semantics or Semantics()
+        self.caller = Caller(call, varied, slots, tally)
+        self.trouble = ""
+        self._walk = Walk()
+        self.refused: set[str] = set()  # what cannot be batched
+        for slot in slots:
+            refuse_unreadable(slot.path, slot.tensor)
+            refuse_malformed(slot.path, slot.tensor)
+        try:
+            captured = self._begin()
+            if own := bypassed_slots(call, varied, captured):
+                call.bypassed = own
+                captured = self._begin()
+        except BaseException:
+            self.caller.put_back()
+            raise
+        self._notes += notes_on(call, captured)
+
+    @classmethod
+    def of(
+        cls, function: Callable[..., Any], inputs: Any, wrt: Selector | None, semantics: Semantics | None = None
+    ) -> TorchSubject:
+        """The subject for a function at a point."""
+        call = Call(function, inputs)
+        return cls(call, call.select(wrt), call.slots, Tally(), semantics)
+
+    def widened(self) -> TorchSubject | None:
+        """The same function in double precision, if it runs there and gives the same values up to rounding."""
+        slots = [slot.widened() for slot in self.slots]
+        if all(map(operator.is_, slots, self.slots)):  # it is in double precision, and casts to a lower one itself
+            return None
+        if self.call.bypassed:
+            return None
+        try:
+            wide = TorchSubject(self.call, self.varied, slots, self.tally, self.semantics)
+        except Exception:
+            return None
+        finally:
+            self.caller.put_back()
+        if (
+            not wide.outputs.size
+            or wide.outputs.size != self.outputs.size
+            or wide.numbers.precision >= self.numbers.precision
+        ):
+            return None
+        difference, size = abs(wide.centre - self.centre), abs(wide.centre)
+        scale = float(torch.where(size.isfinite(), size, 0.0).max())
+        same = (difference <= SAME * self.numbers.precision * (size + scale)) | ~self.centre.isfinite()
+        return wide if bool(same.all()) else None
+
+    def _begin(self) -> list[Tensor]:
+        """Call the function at the point; the tensors that it has by itself."""
+        self._notes: list[str] = []
+        copies, result = self.caller.at_the_point()
+        self._take_up(copies)
+        self._take_in(copies, result)
+        return captured_tensors(self.results, copies)
+
+    def _take_up(self, copies: list[Tensor]) -> None:
+        """The point, and its space. What is made of a sparse point shares its indices, so it has to be a copy."""
+        self.points = []
+        for number in self.varied:
+            own = self.slots[number].tensor.detach()
+            if not is_plain(own):
+                fresh = self.caller.written[number] or number in self.call.bypassed
+                own = replica(own) if fresh else copies[number].detach()
+            self.points.append(own)
+        paths = [self.slots[number].path for number in self.varied]
+        charts = [chart_of(point, self.semantics) for point in self.points]
+        self.inputs = Space(paths, self.points, charts)
+
+    def _take_in(self, copies: list[Tensor], result: Any) -> None:
+        """The point's value, what of it can be differentiated, and its precision."""
+        self.leaves = [copies[number] for number in self.varied]
+        found = [(path, leaf) for path, leaf in trees.leaves(result, self.call.result) if isinstance(leaf, Tensor)]
+        tensors = [(path, tensor) for path, tensor in found if differentiable(tensor)]
+        if not tensors:
+            nothing = bool(found) or (isinstance(result, tuple | list) and not result)
+            kind = NothingToDifferentiateError if nothing else InputError
+            raise kind(
+                f"{self.call.name} returned {kind_of(result)}: no floating-point or complex tensor, so there is "
+                "nothing to differentiate. Return the tensor whose gradient matters."
+            )
+        for path, tensor in tensors:
+            refuse_unreadable(path, tensor)
+        connected = [(path, tensor) for path, tensor in tensors if tensor.requires_grad]
+        self.detached = not connected
+        self.caller.paths = [path for path, _ in connected or tensors]
+        self.results = [tensor for _, tensor in connected or tensors]
+        self.outputs, self.centre, remarks = observed_space(self)
+        self._notes += remarks
+        if self.outputs.size < LARGE:
+            self.centre = self.centre.clone()  # whatever the function does to its memory
+        self.scale, self._size = self._sizes()
+        tiny = max(self.inputs.tiny, self.outputs.tiny)
+        self.numbers = Numbers(
+            precision=max(self.inputs.precision, self.outputs.precision),
+            tiny=0.0 if tiny < ORDINARY[0] < self._size else tiny,
+            largest=self.inputs.largest,
+        )
+
+    @property
+    def notes(self) -> list[str]:
+        """What is worth saying whatever the verdict."""
+        return [*self._notes, *self.inputs.remarks]
+
+    @property
+    def name(self) -> str:
+        """What the function calls itself."""
+        return self.call.name
+
+    @property
+    def point(self) -> Tensor:
+        """The point, as coordinates."""
+        pieces = [origin.to(self.inputs.device, torch.float64) for origin in self.origins()]
+        return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+
+    def origins(self) -> Iterator[Tensor]:
+        """The coordinates of each point; made anew, since of a sparse one they may take memory."""
+        return (part.chart.origin(point) for part, point in zip(self.inputs.parts, self.points, strict=True))
+
+    @property
+    def mutated(self) -> list[str]:
+        """The varied inputs that the function writes to."""
+        return [self.slots[number].path for number in self.varied if self.caller.written[number]]
+
+    @functools.cached_property
+    def storages(self) -> set[int]:
+        """Where the results at the point lie."""
+        return memory_of(self.results) if self.outputs.plain else set()
+
+    @functools.cached_property
+    def scales(self) -> list[Tensor | float]:
+        """The size of the point, for each input: one number, or one for each coordinate where they differ wildly."""
+        return [scale_of(origin, self.inputs.device) for origin in self.origins()]
+
+    def direction(self, seed: int, step: Step) -> Tensor:
+        """Draw a random direction such that the point plus it is representable."""
+        scales = [step.length if step.absolute else step.length * scale for scale in self.scales]
+        common = scales[0] if len(scales) == 1 and isinstance(scales[0], float) else 1.0
+        vector = self.inputs.random(2 * seed, common)
+        for part, origin, scale in zip(self.inputs.parts, self.origins(), scales, strict=True):
+            piece = vector[part.start : part.stop]
+            if scale is not common:
+                piece.mul_(scale)
+            origin = origin.to(piece.device)
+            if origin.dtype == piece.dtype:
+                piece.add_(origin).sub_(origin)
+            else:
+                piece.copy_((origin + piece.to(origin.dtype)).sub_(origin))
+            if not math.isfinite(float(piece.sum())):
+                piece.copy_(torch.where(torch.isfinite(piece), piece, 0.0))  # infinite inputs stay where they are
+        return vector
+
+    def cotangent(self, seed: int) -> Tensor:
+        """A random incoming gradient; zero where the function's value is not finite."""
+        vector = self.outputs.random(2 * seed + 1)
+        if not ORDINARY[0] < self._size < ORDINARY[1]:
+            vector.mul_(1 / self._size)
+        return vector if self.scale.finite else torch.where(torch.isfinite(self.centre), vector, 0.0)
+
+    def evaluate(self, direction: Tensor, t: float) -> Tensor:
+        """The value at point + t·direction; NaN throughout where the function raises or its output changes shape."""
+        return self._walk.values(self, direction, t)
+
+    def evaluate_along(self, direction: Tensor, steps: Sequence[float]) -> list[Tensor]:
+        """The same at several steps along one direction."""
+        return [self.evaluate(direction, t) for t in steps]
+
+    def forget(self) -> None:
+        """Let go of the memory that is held for moving along one direction."""
+        self._walk.forget()
+
+    def pullback(self, cotangent: Tensor, at: Tensor | None = None) -> Tensor:
+        """Return the claimed gradient; zero for an input that autograd says has no influence.
+
+        At point + `at` it comes from a call of its own, and is NaN where the function or its derivative raises.
+        """
+        if at is None:
+            return self._pulled_back(self.results, self.leaves, cotangent)
+        leaves = self._moved(at)
+        try:
+            results = self.caller.results(self.caller.differentiably([leaf.requires_grad_() for leaf in leaves]))
+            if self.outputs.fits(results):
+                return self._pulled_back(results, leaves, cotangent)
+        except Exception as error:
+            self.trouble = f"{type(error).__name__}: {error}"
+        return torch.full_like(at, torch.nan)
+
+    def pushforward(self, direction: Tensor, at: Tensor | None = None) -> Tensor:
+        """Return the claimed slopes of all outputs; zero for an output that carries no tangent.
+
+        At point + `at` they are NaN where the function or its derivative raises.
+        """
+        if at is None:
+            return self._pushed(torch.zeros_like(direction), direction)
+        try:
+            return self._pushed(at, direction)
+        except DerivativeError as error:
+            self.trouble = str(error)
+            return torch.full_like(self.centre, torch.nan)
+
+    def evaluate_many(self, directions: Tensor, t: float) -> Tensor:
+        """The values along each of some directions, as one batch where the function can be batched."""
+        return Batches(self).values(directions, t)
+
+    def pullback_many(self, cotangents: Tensor) -> Tensor:
+        """The claimed gradients for each of some incoming gradients."""
+        return Batches(self).gradients(cotangents)
+
+    def pushforward_many(self, directions: Tensor) -> Tensor:
+        """The claimed slopes along each of some directions."""
+        return Batches(self).tangents(directions)
+
+    def _moved(self, direction: Tensor) -> list[Tensor]:
+        return self.inputs.displaced(self.points, self.inputs.tensors(direction), 1.0, None)
+
+    def _pushed(self, place: Tensor, direction: Tensor) -> Tensor:
+        evaluations = self.tally.evaluations
+        if self.call.bypassed:
+            raise DerivativeError(BYPASSED.format(name=self.name), absent=True)
+        try:
+            function = partial(self.results_of, rest=self.caller.copies())
+            own = [tangent.clone() for tangent in self.inputs.tensors(direction)]  # a jvp may write to them
+            tangents = push(function, self._moved(place), own, nested=self.call.nested)
+            if self.outputs.fits(tangents):
+                return self.outputs.coordinates(tangents)
+        except Exception as error:
+            raise derivative_error(error, absent=self.call.nested) from error  # torch cannot nest every function
+        finally:
+            self.tally.evaluations = evaluations  # the call counts as a pushforward
+            self.tally.pushforwards += 1
+        raise DerivativeError(f"a tangent of {shapes(tangents)} for an output of {shapes(self.results)}")
+
+    def results_of(self, moved: Sequence[Tensor], rest: Sequence[Tensor] | None = None) -> list[Tensor]:
+        """The differentiable results for other varied tensors."""
+        return self.caller.results(self.caller.beside(moved, rest))
+
+    def tried(self, moved: Sequence[Tensor]) -> list[Tensor] | None:
+        """The same; None, and the trouble is remembered, where the function raises or its output changes shape."""
+        try:
+            results = self.results_of(moved)
+            if self.outputs.fits(results):
+                return results
+            if not self.caller.needs_graph:
+                results = self._with_graph(moved)
+        except Exception as error:
+            self.trouble = f"{type(error).__name__}: {error}"
+            return None
+        if self.outputs.fits(results):
+            return results
+        self.trouble = (
+            f"the output changed from {shapes(self.results)} to {shapes(results)} when the inputs moved a little"
+        )
+        return None
+
+    def _with_graph(self, moved: Sequence[Tensor]) -> list[Tensor]:
+        """The same from a call with a graph, which all calls have from now on if this gives the usual kind of result.
+
+        What a function returns may depend on whether it requires grad: torch's `as_sparse_gradcheck` spreads out what
+        does, and leaves sparse what does not.
+        """
+        self.caller.needs_graph = True
+        fitting = False
+        try:
+            results = self.results_of(moved)
+            fitting = self.outputs.fits(results)
+        finally:
+            self.caller.needs_graph = fitting
+        return results
+
+    def _pulled_back(self, results: list[Tensor], leaves: list[Tensor], cotangent: Tensor) -> Tensor:
+        if self.detached:
+            return torch.zeros(self.inputs.size, dtype=torch.float64, device=self.inputs.device)
+        incoming = self.outputs.tensors(cotangent)
+        if self.outputs.size < LARGE:
+            incoming = [piece.clone() if is_plain(piece) else refilled(piece) for piece in incoming]
+        version = cotangent._version
+        gradients = self.gradients(results, leaves, incoming)
+        if cotangent._version != version:
+            raise DerivativeError("RuntimeError: the backward writes to its incoming gradient, which others still read")
+        return self.inputs.coordinates(gradients)
+
+    def gradients(
+        self, results: Sequence[Tensor], leaves: Sequence[Tensor], incoming: Sequence[Tensor]
+    ) -> list[Tensor | None]:
+        """What autograd gives for these incoming gradients: nothing for an input without influence."""
+        self.tally.pullbacks += 1
+        try:
+            with self.caller.timed():
+                return list(torch.autograd.grad(results, leaves, incoming, retain_graph=True, allow_unused=True))
+        except Exception as error:
+            raise derivative_error(error) from error
+
+    def __enter__(self) -> TorchSubject:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.caller.put_back()
+
+    def _sizes(self) -> tuple[Scale, float]:
+        """The scale of the values; and their size, kept within what can be divided by, and one where there is none."""
+        if not self.outputs.size:
+            return Scale(finite=True), 1.0
+        largest = _largest(self.centre)
+        finite = math.isfinite(largest)
+        if not finite:
+            largest = float(self.centre.abs().nan_to_num(0.0, 0.0, 0.0).max())
+        scale = Scale(finite=finite, value=largest if ORDINARY[0] < largest < ORDINARY[1] else 0.0)
+        return scale, min(max(largest, 1e-290), 1e290) if largest else 1.0
+
+
+def _largest(vector: Tensor) -> float:
+    """The size of the largest number; not finite where one is not."""
+    if vector.numel() > HANDFUL:
+        return max(float(vector.max()), -float(vector.min()))
+    numbers = vector.tolist()
+    return max(map(abs, numbers)) if all(map(math.isfinite, numbers)) else math.nan
