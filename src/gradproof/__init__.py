@@ -25,6 +25,7 @@ from gradproof.engine.results import (
 from gradproof.errors import InputError
 
 if TYPE_CHECKING:
+    from gradproof._check_step import check_step
     from gradproof._gradcheck import GradcheckError, gradcheck, gradgradcheck, replace_gradcheck
 
 __version__ = "0.1.0"
@@ -48,6 +49,7 @@ __all__ = [
     "Verdict",
     "assert_gradients",
     "check",
+    "check_step",
     "gradcheck",
     "gradgradcheck",
     "replace_gradcheck",
@@ -57,7 +59,13 @@ __all__ = [
 ]
 
 # These modules import torch, so they are imported when one of their names is first used.
-_LAZY = dict.fromkeys(("GradcheckError", "gradcheck", "gradgradcheck", "replace_gradcheck"), "_gradcheck")
+_LAZY = {
+    "GradcheckError": "_gradcheck",
+    "check_step": "_check_step",
+    "gradcheck": "_gradcheck",
+    "gradgradcheck": "_gradcheck",
+    "replace_gradcheck": "_gradcheck",
+}
 
 
 def __getattr__(name: str) -> Any:

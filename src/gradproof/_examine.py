@@ -1,4 +1,4 @@
-"""Check one function and build its report: the part that `check`, `gradcheck` and the command line share."""
+"""Check one function and build its report: what `check`, `gradcheck` and `check_step` share."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradproof._options import Options
 from gradproof._report import Report
 from gradproof.engine.results import Checked, Cost, Verdict
+from gradproof.engine.verdict import Judgement
 from gradproof.report.progress import Bar
+
+if TYPE_CHECKING:
+    from gradproof.frameworks.torch.subject.calling import Tally
 
 
 @dataclass(slots=True)
@@ -29,12 +33,6 @@ class Session:
         if given is None:
             given = self.seed
         return secrets.randbits(32) if given is None else given
-
-    def publish(self, report: Report) -> Report:
-        """Hand a report to every listener, and return it."""
-        for listener in self.listeners:
-            listener(report)
-        return report
 
 
 session = Session()
@@ -62,7 +60,20 @@ def examine(
     ):
         examination = Examination(subject, options, seed, incoming=incoming, progress=bar)
         judgement = examination.judgement()
-    tally = subject.tally
+    checked = Checked(
+        name=subject.name,
+        arguments=subject.inputs.labels,
+        outputs=subject.outputs.labels,
+        coordinates=subject.inputs.entries,
+        output_coordinates=subject.outputs.entries,
+        derivatives=tuple(examination.derivatives),
+        coverage=options.coverage,
+    )
+    return publish(judgement, checked, tally=subject.tally, seconds=time.perf_counter() - began, seed=seed)
+
+
+def publish(judgement: Judgement, checked: Checked, *, tally: Tally, seconds: float, seed: int) -> Report:
+    """Make a report of a judgement, hand it to the listeners of the session, and return it."""
     obstacle = judgement.obstacle if judgement.verdict is Verdict.INCONCLUSIVE else None
     report = Report(
         verdict=judgement.verdict,
@@ -78,19 +89,13 @@ def examine(
             evaluations=tally.evaluations,
             pullbacks=tally.pullbacks,
             pushforwards=tally.pushforwards,
-            seconds=time.perf_counter() - began,
+            seconds=seconds,
             inside=tally.inside,
         ),
         seed=seed,
-        subject=Checked(
-            name=subject.name,
-            arguments=subject.inputs.labels,
-            outputs=subject.outputs.labels,
-            coordinates=subject.inputs.entries,
-            output_coordinates=subject.outputs.entries,
-            derivatives=tuple(examination.derivatives),
-            coverage=options.coverage,
-        ),
+        subject=checked,
         unsupported=judgement.unsupported,
     )
-    return session.publish(report)
+    for listener in session.listeners:
+        listener(report)
+    return report

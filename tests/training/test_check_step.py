@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from gradproof import InputError, Verdict
-from gradproof.sparse import Pattern, SparseLinear, apply_gradient_, check_step, entries, matmul, optimiser
+from gradproof import InputError, Reason, Verdict, check_step
+from gradproof.sparse import Pattern, SparseLinear, apply_gradient_, entries, matmul, optimiser
 from support.sparse_matrices import LAYOUTS, sparse_matrix
 
 OPTIMISERS = {
@@ -40,10 +40,10 @@ def test_steps_on_sparse_leaves_are_verified(layout, name, dtype):
     steps = optimiser(getattr(torch.optim, name), [a], **OPTIMISERS[name])
 
     for _ in range(3):
+        before = float(loss().detach())
         report = check_step(steps, loss, {"a": a})
         assert report.passed, report
-        assert report.change < 0
-        assert report.moved > 0
+        assert float(loss().detach()) < before
 
 
 def network():
@@ -61,7 +61,7 @@ def test_a_network_with_kinks_dropout_and_statistics_is_verified(dtype):
     for _ in range(10):
         report = check_step(adam, lambda: nn.functional.cross_entropy(net(x), y), net)
         assert report.passed, report
-        assert abs(report.predicted - report.slope) <= report.bar
+        assert all(reading.agrees for reading in report.readings)
 
 
 def test_a_checked_step_leaves_everything_as_a_step_does():
@@ -186,8 +186,9 @@ def test_no_step_and_a_random_loss_prove_nothing():
     moving = check_step(torch.optim.SGD([x], lr=0.1), lambda: x.square().sum() * next(numbers), [x])
 
     assert (still.verdict, moving.verdict) == (Verdict.INCONCLUSIVE, Verdict.INCONCLUSIVE)
-    assert "No entry moved" in still.reason
-    assert "random" in moving.reason
+    assert (still.reason, moving.reason) == (Reason.STEP_SIZE, Reason.NONDETERMINISTIC)
+    assert "No entry moved" in still.message
+    assert "random" in moving.message
 
 
 def test_a_step_that_drowns_in_rounding_is_judged_by_longer_ones():
@@ -219,7 +220,8 @@ def test_a_step_that_does_not_show_in_the_loss_proves_nothing():
     report = check_step(torch.optim.SGD([x], lr=1e-3), lambda: 1 + x.square().sum().tanh(), [x])
 
     assert report.verdict is Verdict.INCONCLUSIVE
-    assert "does not show" in report.reason
+    assert report.reason is Reason.NOISE
+    assert "does not show" in report.message
 
 
 def test_a_parameter_that_stays_behind_is_told():
@@ -230,7 +232,7 @@ def test_a_parameter_that_stays_behind_is_told():
     )
 
     assert report.passed
-    assert report.notes == ("bias has a gradient and did not move.",)
+    assert "bias has a gradient and did not move." in report.notes
 
 
 def test_a_step_uphill_is_told():
@@ -239,7 +241,7 @@ def test_a_step_uphill_is_told():
     report = check_step(torch.optim.SGD([x], lr=0.01, maximize=True), lambda: x.square().sum(), [x])
 
     assert report.passed
-    assert "uphill" in report.notes[0]
+    assert any("uphill" in note for note in report.notes)
     assert "uphill" in str(report)
 
 
@@ -278,6 +280,8 @@ def test_bad_input_is_refused_before_a_step_is_taken(ask, words):
 def test_gradients_of_entries_are_those_that_a_step_goes_along():
     a = sparse_matrix("csr")
 
+    loss = float(entries(a).detach().square().sum())
     report = check_step(optimiser(torch.optim.SGD, [a], lr=0.5), lambda: entries(a).square().sum(), [a])
 
-    assert report.predicted == pytest.approx(-2 * report.loss_before)
+    assert report.passed
+    assert f"predicts {-2 * loss:+.3g}" in report.notes[0]
