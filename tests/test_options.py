@@ -10,6 +10,8 @@ import torch
 
 import gradproof
 from gradproof import InputError, Reason, Verdict, check
+from gradproof._options import ContractName
+from gradproof.frameworks.torch.contracts import CONTRACTS
 from support.functions import wrong_sine
 from support.points import point
 
@@ -231,3 +233,10 @@ def test_more_probes_cost_more_evaluations():
 
     assert four.evaluations > one.evaluations
     assert four.pullbacks > one.pullbacks
+
+
+def test_every_contract_has_one_name_and_every_name_a_contract():
+    assert set(CONTRACTS) == set(ContractName)
+    assert {name for name, contract in CONTRACTS.items() if contract.mode == "forward"} == {
+        name for name in ContractName if name.endswith("-forward")
+    }

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gradproof._examine import examine
-from gradproof._options import MODES, Options
+from gradproof._options import MODES, ContractName, Options
 from gradproof.engine.results import Verdict
 from gradproof.errors import NothingToDifferentiateError
 from gradproof.frameworks.torch import trees
@@ -71,13 +71,13 @@ def gradcheck(
     if check_batched_forward_grad and not check_forward_ad:
         raise AssertionError("check_batched_forward_grad=True is about forward mode: set check_forward_ad=True too.")
     contracts = {
-        "linear": True,
-        "repeatable": True,
-        "undefined": check_undefined_grad,
-        "attributes": check_grad_dtypes or _some_sparse(inputs),
-        "batched": check_batched_grad,
-        "undefined-forward": check_undefined_grad,
-        "batched-forward": check_batched_forward_grad,
+        ContractName.LINEAR: True,
+        ContractName.REPEATABLE: True,
+        ContractName.UNDEFINED: check_undefined_grad,
+        ContractName.ATTRIBUTES: check_grad_dtypes or _some_sparse(inputs),
+        ContractName.BATCHED: check_batched_grad,
+        ContractName.UNDEFINED_FORWARD: check_undefined_grad,
+        ContractName.BATCHED_FORWARD: check_batched_forward_grad,
     }
     options = Options(
         modes=tuple(mode for mode, asked in zip(MODES, (check_backward_ad, check_forward_ad), strict=True) if asked),
@@ -125,12 +125,12 @@ def gradgradcheck(
         if asked and not check_rev_over_rev:
             raise AssertionError(f"{flag}=True is about reverse mode: set it to False, or check_rev_over_rev=True too.")
     contracts = {
-        "linear": True,
-        "repeatable": True,
-        "undefined": check_undefined_grad,
-        "attributes": check_grad_dtypes,
-        "detached": check_rev_over_rev,
-        "batched": check_batched_grad,
+        ContractName.LINEAR: True,
+        ContractName.REPEATABLE: True,
+        ContractName.UNDEFINED: check_undefined_grad,
+        ContractName.ATTRIBUTES: check_grad_dtypes,
+        ContractName.DETACHED: check_rev_over_rev,
+        ContractName.BATCHED: check_batched_grad,
     }
     options = Options(
         order=2,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,19 +12,22 @@ from gradproof.engine.options import Probing
 from gradproof.errors import InputError
 
 MODES = ("reverse", "forward")
-CONTRACTS = (
-    "linear",
-    "repeatable",
-    "undefined",
-    "attributes",
-    "undisturbed",
-    "contiguity",
-    "detached",
-    "batched",
-    "undefined-forward",
-    "undisturbed-forward",
-    "batched-forward",
-)
+
+
+class ContractName(enum.StrEnum):
+    """The laws that a derivative obeys whatever its values, as `contracts=` names them."""
+
+    LINEAR = "linear"
+    REPEATABLE = "repeatable"
+    UNDEFINED = "undefined"
+    ATTRIBUTES = "attributes"
+    NO_MUTATION = "no-mutation"
+    CONTIGUITY = "contiguity"
+    DETACHED = "detached"
+    BATCHED = "batched"
+    UNDEFINED_FORWARD = "undefined-forward"
+    NO_MUTATION_FORWARD = "no-mutation-forward"
+    BATCHED_FORWARD = "batched-forward"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +76,8 @@ class Options:
         if self.masked not in (True, False):
             raise InputError(f"masked={self.masked!r}: choose True or False.")
         contracts = () if self.contracts is None else self.contracts
-        if not isinstance(contracts, (list, tuple, set, frozenset)) or not set(contracts) <= set(CONTRACTS):
-            known = ", ".join(map(repr, CONTRACTS))
+        if not isinstance(contracts, (list, tuple, set, frozenset)) or not set(contracts) <= set(ContractName):
+            known = ", ".join(repr(name.value) for name in ContractName)
             raise InputError(f"contracts={self.contracts!r}: choose from {known}, () for none, or None for all.")
         if self.explain not in (True, False):
             raise InputError(f"explain={self.explain!r}: choose True or False.")

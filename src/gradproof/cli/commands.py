@@ -14,7 +14,7 @@ import click
 
 from gradproof._check import check as check_gradients
 from gradproof._examine import session
-from gradproof._options import CONTRACTS
+from gradproof._options import ContractName
 from gradproof._report import Report, reports_from_json, reports_to_html, reports_to_json
 from gradproof.cli.naming import one_line, resolve
 from gradproof.engine.results import Verdict
@@ -69,7 +69,7 @@ def main() -> None:
     help="Check every entry instead of random directions.",
 )
 @click.option("--masked/--unmasked", default=False, help="The semantics of sparse inputs.")
-@click.option("--contracts", metavar="NAMES", help=f"Laws to check, with commas: {', '.join(CONTRACTS)}, or none.")
+@click.option("--contracts", metavar="NAMES", help=f"Laws to check, with commas: {', '.join(ContractName)}, or none.")
 @click.option("--rtol", type=float, default=0.0, help="A relative error tolerated on top of the bar.")
 @click.option("--atol", type=float, default=0.0, help="An absolute error tolerated on top of the bar.")
 @click.option("--nondet-tol", type=float, default=0.0, help="How far two calls at the same point may differ.")

@@ -9,7 +9,7 @@ from gradproof import check
 from support.functions import with_context
 from support.points import point
 
-NAME = "undisturbed-forward"
+NAME = "no-mutation-forward"
 
 
 def no_backward(ctx, g):

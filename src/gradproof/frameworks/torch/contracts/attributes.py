@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gradproof._options import ContractName
 from gradproof.engine.results import Finding
-from gradproof.frameworks.torch.contracts.contract import KEPT, Outcome, Terms
+from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome
 from gradproof.frameworks.torch.contracts.pullbacks import arriving, custom_nodes, function_name, gradients
 from gradproof.frameworks.torch.layouts import name_of
 from gradproof.frameworks.torch.storage import is_sparse
@@ -20,13 +21,13 @@ from gradproof.frameworks.torch.subject.arguments import differentiable
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 
-def attributes(subject: TorchSubject, terms: Terms) -> Outcome:
+def attributes(subject: TorchSubject, context: Context) -> Outcome:
     """Compare each gradient with its input, and what the user's own Functions return with what they were given."""
     if subject.detached:
         return KEPT
     received: list[tuple[Any, tuple[Tensor | None, ...]]] = []
-    sent = terms.incoming(subject)
-    own = custom_nodes(subject.results) if terms.dtypes else ()
+    sent = context.incoming(subject)
+    own = custom_nodes(subject.results) if context.dtypes else ()
     handles = [node.register_prehook(_recorder(node, received)) for node in own]
     try:
         found = gradients(subject, sent)
@@ -70,7 +71,7 @@ def _findings(path: str, leaf: Tensor, gradient: Tensor) -> Iterator[Finding]:
     for name, (has, wants) in pairs.items():
         if has != wants:
             yield Finding(
-                kind="attributes",
+                kind=ContractName.ATTRIBUTES.value,
                 message=f"The gradient with respect to {path} has {name} {has}, where the input has {wants}.",
                 argument=path,
                 hint="Return a gradient of the input's kind from the backward.",
@@ -115,7 +116,7 @@ def _narrowed(name: str, piece: Tensor, meta: Any) -> Finding | None:
     if not differentiable(piece) or torch.finfo(piece.dtype).eps <= torch.finfo(meta.dtype).eps:
         return None
     return Finding(
-        kind="attributes",
+        kind=ContractName.ATTRIBUTES.value,
         message=f"The backward of {name} returns a gradient of {piece.dtype} for an input of {meta.dtype}: autograd "
         "widens it, and the digits are lost.",
         hint="Compute the gradient in the input's dtype.",

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gradproof.frameworks.torch.contracts.contract import Outcome, Terms
+from gradproof.frameworks.torch.contracts.contract import Context, Outcome
 from gradproof.frameworks.torch.introspection.autograd_graph import nodes
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
-Holds = Callable[[TorchSubject, Terms], Outcome]
+Holds = Callable[[TorchSubject, Context], Outcome]
 
 
 def excusing_torch(holds: Holds) -> Holds:
     """The contract, which where only torch's own rules break it is an ability that torch does not have."""
 
-    def excused(subject: TorchSubject, terms: Terms) -> Outcome:
-        outcome = holds(subject, terms)
+    def excused(subject: TorchSubject, context: Context) -> Outcome:
+        outcome = holds(subject, context)
         if not outcome.findings or _has_own_rules(subject):
             return outcome
         message = outcome.findings[0].message.rstrip(".")

@@ -7,23 +7,24 @@ import warnings
 import torch
 from torch import Tensor
 
+from gradproof._options import ContractName
 from gradproof.frameworks.torch.contracts.comparison import gap, noise_of_pullback
-from gradproof.frameworks.torch.contracts.contract import KEPT, Outcome, Terms, broken
+from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
 from gradproof.frameworks.torch.contracts.pullbacks import coordinates, described
 from gradproof.frameworks.torch.contracts.vmap_rules import own_batches
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 
-def batched(subject: TorchSubject, terms: Terms) -> Outcome:
+def batched(subject: TorchSubject, context: Context) -> Outcome:
     """Two incoming gradients as a batch, and in a loop."""
     if subject.detached:
         return KEPT
-    first, expected = terms.pulled(subject)
-    cotangents = [first, subject.cotangent(terms.seed + 1)]
+    first, expected = context.pulled(subject)
+    cotangents = [first, subject.cotangent(context.seed + 1)]
     try:
         found = _at_once(subject, cotangents)
     except Exception as error:
-        outcome = own_batches(subject, terms)
+        outcome = own_batches(subject, context)
         if outcome.findings:
             return outcome
         return Outcome(absent=f"the backward does not run under torch.func.vmap ({described(error)})")
@@ -34,19 +35,19 @@ def batched(subject: TorchSubject, terms: Terms) -> Outcome:
             expected,
             gradient,
             precision=subject.numbers.precision,
-            more=terms.nondet_tol,
+            more=context.nondet_tol,
             noise=lambda u=cotangent, image=expected: noise_of_pullback(subject, u, image),  # type: ignore[misc]  # by default values
         )
         if worst is not None:
             place = subject.inputs.locate(worst.coordinate)
             return broken(
-                "batched",
+                ContractName.BATCHED,
                 f"Under torch.func.vmap the gradient with respect to {place.path} is another one than in a loop "
                 f"({worst} at {place}).",
                 argument=place.path,
                 hint="Look for a vmap rule of its own, or for a backward that keeps a state or looks at memory.",
             )
-    return own_batches(subject, terms)
+    return own_batches(subject, context)
 
 
 def _at_once(subject: TorchSubject, cotangents: list[Tensor]) -> list[Tensor | None]:

@@ -7,9 +7,10 @@ import warnings
 import torch
 from torch import Tensor
 
+from gradproof._options import ContractName
 from gradproof.engine.subject import Step
 from gradproof.frameworks.torch.contracts.comparison import gap, noise_of_pushforward
-from gradproof.frameworks.torch.contracts.contract import KEPT, Outcome, Terms, broken
+from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
 from gradproof.frameworks.torch.contracts.pullbacks import described
 from gradproof.frameworks.torch.storage import replica
 from gradproof.frameworks.torch.subject.arguments import Call
@@ -17,13 +18,13 @@ from gradproof.frameworks.torch.subject.dual_numbers import apart
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 
-def batched_forward(subject: TorchSubject, terms: Terms) -> Outcome:
+def batched_forward(subject: TorchSubject, context: Context) -> Outcome:
     """Two tangents as a batch, and in a loop."""
     if not isinstance(subject.call, Call):  # the derivative of a function differentiates within, as torch.func cannot
         return KEPT
     if subject.caller.draws:  # a batch may draw in another order
         return KEPT
-    directions = [subject.direction(terms.seed + number, Step(1.0)) for number in range(2)]
+    directions = [subject.direction(context.seed + number, Step(1.0)) for number in range(2)]
     try:
         found = _at_once(subject, directions)
     except Exception as error:
@@ -34,13 +35,13 @@ def batched_forward(subject: TorchSubject, terms: Terms) -> Outcome:
             expected,
             tangent,
             precision=subject.numbers.precision,
-            more=terms.nondet_tol,
+            more=context.nondet_tol,
             noise=lambda v=direction, image=expected: noise_of_pushforward(subject, v, image),  # type: ignore[misc]  # by default
         )
         if worst is not None:
             place = subject.outputs.locate(worst.coordinate)
             return broken(
-                "batched-forward",
+                ContractName.BATCHED_FORWARD,
                 f"Under torch.func.vmap the tangent of {place.path} is another one than in a loop ({worst} at "
                 f"{place}).",
                 hint="Look for a vmap rule of its own, or for a jvp that keeps a state or looks at memory.",

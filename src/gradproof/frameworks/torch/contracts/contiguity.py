@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gradproof._options import ContractName
 from gradproof.engine.subject import DerivativeError
 from gradproof.frameworks.torch.contracts.comparison import Gap, gap, noise_of_pullback
-from gradproof.frameworks.torch.contracts.contract import KEPT, Outcome, Terms, broken
+from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
 from gradproof.frameworks.torch.contracts.pullbacks import coordinates, gradients
 from gradproof.frameworks.torch.storage import is_plain, replica
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
@@ -21,19 +22,21 @@ ADVICE = {
 }
 
 
-def contiguity(subject: TorchSubject, terms: Terms) -> Outcome:
+def contiguity(subject: TorchSubject, context: Context) -> Outcome:
     """Incoming gradients with strides of zero and two, then inputs with other strides than theirs."""
     if subject.detached:
         return KEPT
     for circumstance, question in ((INCOMING, _for_incoming), (INPUTS, _for_inputs)):
         try:
-            worst = question(subject, terms)
+            worst = question(subject, context)
         except DerivativeError as error:
-            return broken("contiguity", f"For {circumstance} the backward raised {error}", hint=ADVICE[circumstance])
+            return broken(
+                ContractName.CONTIGUITY, f"For {circumstance} the backward raised {error}", hint=ADVICE[circumstance]
+            )
         if worst is not None:
             place = subject.inputs.locate(worst.coordinate)
             return broken(
-                "contiguity",
+                ContractName.CONTIGUITY,
                 f"For {circumstance} the gradient with respect to {place.path} is another one ({worst} at {place}).",
                 argument=place.path,
                 hint=ADVICE[circumstance],
@@ -41,10 +44,10 @@ def contiguity(subject: TorchSubject, terms: Terms) -> Outcome:
     return KEPT
 
 
-def _for_incoming(subject: TorchSubject, terms: Terms) -> Gap | None:
+def _for_incoming(subject: TorchSubject, context: Context) -> Gap | None:
     if all(result.numel() < 2 or not is_plain(result) for result in subject.results):
         return None
-    incoming = [_expanded(piece) for piece in subject.outputs.tensors(terms.cotangent(subject))]
+    incoming = [_expanded(piece) for piece in subject.outputs.tensors(context.cotangent(subject))]
     cotangent = subject.outputs.coordinates(incoming).clone()
     expected = subject.pullback(cotangent)
     found = coordinates(subject, gradients(subject, incoming))
@@ -52,12 +55,12 @@ def _for_incoming(subject: TorchSubject, terms: Terms) -> Gap | None:
         expected,
         found,
         precision=subject.numbers.precision,
-        more=terms.nondet_tol,
+        more=context.nondet_tol,
         noise=lambda: noise_of_pullback(subject, cotangent, expected),
     )
 
 
-def _for_inputs(subject: TorchSubject, terms: Terms) -> Gap | None:
+def _for_inputs(subject: TorchSubject, context: Context) -> Gap | None:
     if not any(map(is_plain, subject.points)):
         return None
     leaves = [_laid_out_otherwise(point).requires_grad_() for point in subject.points]
@@ -72,14 +75,14 @@ def _for_inputs(subject: TorchSubject, terms: Terms) -> Gap | None:
         return None
     if gap(subject.centre, subject.outputs.coordinates(results), precision=subject.numbers.precision) is not None:
         return None
-    expected = terms.gradient(subject)
-    found = coordinates(subject, gradients(subject, terms.incoming(subject), results=results, leaves=leaves))
+    expected = context.gradient(subject)
+    found = coordinates(subject, gradients(subject, context.incoming(subject), results=results, leaves=leaves))
     return gap(
         expected,
         found,
         precision=subject.numbers.precision,
-        more=terms.nondet_tol,
-        noise=lambda: noise_of_pullback(subject, terms.cotangent(subject), expected),
+        more=context.nondet_tol,
+        noise=lambda: noise_of_pullback(subject, context.cotangent(subject), expected),
     )
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gradproof._options import ContractName
 from gradproof.engine.estimators.steps import first_step
 from gradproof.engine.subject import Step
 from gradproof.frameworks.torch import trees
-from gradproof.frameworks.torch.contracts.contract import KEPT, Outcome, Terms, broken
+from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
 from gradproof.frameworks.torch.introspection.autograd_graph import custom_functions
 from gradproof.frameworks.torch.storage import numbers
 from gradproof.frameworks.torch.subject.arguments import differentiable
@@ -22,11 +23,11 @@ CLEAR = 1e3  # units of rounding that a change must exceed to be one
 PROPORTIONAL = (1.7, 2.3)  # a step of twice the size changes a smooth function this many times as much
 
 
-def detached(subject: TorchSubject, terms: Terms) -> Outcome:
+def detached(subject: TorchSubject, context: Context) -> Outcome:
     """Move the inputs, and see which of the outputs without a gradient follow."""
     if not subject.detached and subject.caller.paths == [subject.call.result]:
         return KEPT
-    direction = subject.direction(terms.seed, Step(first_step(subject.numbers.precision)))
+    direction = subject.direction(context.seed, Step(first_step(subject.numbers.precision)))
     centre = _unconnected(subject, 0.0 * direction)
     if not centre:
         return KEPT
@@ -46,7 +47,7 @@ def detached(subject: TorchSubject, terms: Terms) -> Outcome:
     if not subject.detached:
         return Outcome(notes=(f"{names} changes with the inputs but does not require grad, so it was not checked.",))
     return broken(
-        "detached",
+        ContractName.DETACHED,
         f"No output requires grad, although {names} changes with the inputs.",
         hint="Look for detach(), .data, .item(), numpy() or no_grad() on the way from the inputs to the output.",
     )

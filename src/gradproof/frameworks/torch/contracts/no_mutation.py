@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gradproof.frameworks.torch.contracts.contract import KEPT, Outcome, Terms, broken
+from gradproof._options import ContractName
+from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
 from gradproof.frameworks.torch.contracts.pullbacks import custom_nodes, function_name, gradients, saved_by
 from gradproof.frameworks.torch.storage import Snapshot, refilled, same_numbers
 from gradproof.frameworks.torch.subject.calling import LARGE
@@ -34,11 +35,11 @@ class Watch:
         return None
 
 
-def undisturbed(subject: TorchSubject, terms: Terms) -> Outcome:
+def no_mutation(subject: TorchSubject, context: Context) -> Outcome:
     """Compare everything that a backward may read, before and after it ran for the first time."""
     if subject.detached:
         return KEPT
-    incoming = terms.incoming(subject)
+    incoming = context.incoming(subject)
     made = _made_anew(subject) if custom_nodes(subject.results) else None
     leaves, results, notes = made or (subject.leaves, subject.results, ())
     own, whole = custom_nodes(results), Watch()
@@ -58,7 +59,7 @@ def undisturbed(subject: TorchSubject, terms: Terms) -> Outcome:
             handle.remove()
     words = written[0] if written else whole.disturbed()
     if words is not None:
-        return broken("undisturbed", f"The backward writes to {words}.", hint=ADVICE)
+        return broken(ContractName.NO_MUTATION, f"The backward writes to {words}.", hint=ADVICE)
     return Outcome(notes=notes)
 
 

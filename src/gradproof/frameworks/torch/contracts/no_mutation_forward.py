@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from gradproof._options import ContractName
 from gradproof.engine.subject import Step
 from gradproof.frameworks.torch.contracts.comparison import gap, noise_of_values
-from gradproof.frameworks.torch.contracts.contract import KEPT, Outcome, Terms, broken
+from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
 from gradproof.frameworks.torch.contracts.no_mutation import ADVICE, Watch
 from gradproof.frameworks.torch.contracts.pullbacks import described
 from gradproof.frameworks.torch.introspection.autograd_graph import custom_functions, has_forward_rule
@@ -17,15 +18,13 @@ from gradproof.frameworks.torch.storage import replica
 from gradproof.frameworks.torch.subject.dual_numbers import push_level
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
-NAME = "undisturbed-forward"
 
-
-def undisturbed_forward(subject: TorchSubject, terms: Terms) -> Outcome:
+def no_mutation_forward(subject: TorchSubject, context: Context) -> Outcome:
     """Compare what a jvp may read before and after it ran, and the results with those of a call without one."""
     if subject.call.nested or not any(map(has_forward_rule, custom_functions(subject.results))):
         return KEPT
     pushing = _Pushing(subject)
-    tangents = subject.inputs.tensors(subject.direction(terms.seed, Step(1.0)))
+    tangents = subject.inputs.tensors(subject.direction(context.seed, Step(1.0)))
     subject.tally.pushforwards += 1
     try:
         push_level(
@@ -35,13 +34,17 @@ def undisturbed_forward(subject: TorchSubject, terms: Terms) -> Outcome:
     except Exception as error:
         return Outcome(absent=f"the jvp cannot be watched ({described(error)})")
     if pushing.disturbed is not None:
-        return broken(NAME, f"The jvp writes to {pushing.disturbed}.", hint=ADVICE)
+        return broken(ContractName.NO_MUTATION_FORWARD, f"The jvp writes to {pushing.disturbed}.", hint=ADVICE)
     worst = gap(subject.centre, values, precision=subject.numbers.precision, noise=lambda: noise_of_values(subject))
     if worst is None:
         return KEPT
     place = subject.outputs.locate(worst.coordinate)
     message = f"Where a tangent is pushed forward the value of {place.path} is another one ({worst} at {place})."
-    return broken(NAME, message, hint=f"Look for a jvp that writes to a result or to what was saved for it. {ADVICE}")
+    return broken(
+        ContractName.NO_MUTATION_FORWARD,
+        message,
+        hint=f"Look for a jvp that writes to a result or to what was saved for it. {ADVICE}",
+    )
 
 
 class _Pushing:

@@ -6,27 +6,27 @@ from collections.abc import Collection
 
 import torch
 
+from gradproof._options import ContractName
 from gradproof.engine.subject import DerivativeError, Step
 from gradproof.frameworks.torch.contracts.comparison import ROUNDINGS, gap, largest, noise_of_pushforward
-from gradproof.frameworks.torch.contracts.contract import KEPT, Outcome, Terms, broken
+from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
 from gradproof.frameworks.torch.contracts.pullbacks import left_out
 from gradproof.frameworks.torch.contracts.pushforwards import pushed
 from gradproof.frameworks.torch.subject.dual_numbers import NESTED
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
-NAME = "undefined-forward"
 ADVICE = "After ctx.set_materialize_grads(False) an input that carries no tangent has None for it: treat it as zeros."
 SHOWN = 4  # inputs named in a message
 
 
-def undefined_forward(subject: TorchSubject, terms: Terms) -> Outcome:
+def undefined_forward(subject: TorchSubject, context: Context) -> Outcome:
     """Tangents of zeros give zeros; inputs without a tangent give what zeros in their place give."""
     if subject.call.nested:
         return KEPT
     outcome = _at_zero(subject)
     for absent in left_out(len(subject.points)):
         if outcome is KEPT:
-            outcome = _without(subject, terms, absent)
+            outcome = _without(subject, context, absent)
     return outcome
 
 
@@ -47,7 +47,7 @@ def _at_zero(subject: TorchSubject) -> Outcome:
         return KEPT
     place = subject.outputs.locate(int(wrong.argmax()))
     return broken(
-        NAME,
+        ContractName.UNDEFINED_FORWARD,
         f"For tangents of zeros the tangent of {place.path} is not zero ({float(wrong.max()):.3g} at {place}).",
         hint="Multiply by the tangent: the jvp adds something that does not depend on it.",
     )
@@ -55,12 +55,16 @@ def _at_zero(subject: TorchSubject) -> Outcome:
 
 def _raised(where: str, error: DerivativeError) -> Outcome:
     """A jvp that does not cope, unless the function makes dual numbers itself: of those torch has one level."""
-    return KEPT if NESTED in str(error) else broken(NAME, f"{where} the jvp raised {error}", hint=ADVICE)
+    return (
+        KEPT
+        if NESTED in str(error)
+        else broken(ContractName.UNDEFINED_FORWARD, f"{where} the jvp raised {error}", hint=ADVICE)
+    )
 
 
-def _without(subject: TorchSubject, terms: Terms, absent: Collection[int]) -> Outcome:
+def _without(subject: TorchSubject, context: Context, absent: Collection[int]) -> Outcome:
     """Some inputs without a tangent, beside zeros in their place."""
-    zeroed = subject.direction(terms.seed, Step(1.0))
+    zeroed = subject.direction(context.seed, Step(1.0))
     for number in absent:
         start, stop = subject.inputs.spans[number]
         zeroed[start:stop] = 0.0
@@ -76,14 +80,14 @@ def _without(subject: TorchSubject, terms: Terms, absent: Collection[int]) -> Ou
         expected,
         found,
         precision=subject.numbers.precision,
-        more=terms.nondet_tol,
+        more=context.nondet_tol,
         noise=lambda: noise_of_pushforward(subject, zeroed, expected),
     )
     if worst is None:
         return KEPT
     place = subject.outputs.locate(worst.coordinate)
     return broken(
-        NAME,
+        ContractName.UNDEFINED_FORWARD,
         f"Where {names} carries no tangent the tangent of {place.path} is not what a tangent of zeros gives "
         f"({worst} at {place}).",
         argument=paths[0],

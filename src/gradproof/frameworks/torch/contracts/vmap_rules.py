@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gradproof._options import ContractName
 from gradproof.engine.subject import Step
 from gradproof.frameworks.torch.contracts.comparison import gap, noise_of_pullback, noise_of_values
-from gradproof.frameworks.torch.contracts.contract import KEPT, Outcome, Terms, broken
+from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
 from gradproof.frameworks.torch.introspection.autograd_graph import custom_functions, has_batching_rule
 from gradproof.frameworks.torch.storage import replica
 from gradproof.frameworks.torch.subject.arguments import Call
@@ -24,7 +25,7 @@ STEP = 2.0**-6  # of the inputs' size, to the other point of the batch
 ADVICE = "Look at the vmap staticmethod of {names}: which dimension it batches over, and what it makes of it."
 
 
-def own_batches(subject: TorchSubject, terms: Terms) -> Outcome:
+def own_batches(subject: TorchSubject, context: Context) -> Outcome:
     """The point and another as a batch, and each by itself, where a Function says how it is batched.
 
     A function that cannot be batched as a whole does not break the law.
@@ -33,8 +34,8 @@ def own_batches(subject: TorchSubject, terms: Terms) -> Outcome:
     plain = subject.inputs.plain and subject.outputs.plain
     if not own or not plain or not isinstance(subject.call, Call) or subject.call.bypassed or subject.caller.draws:
         return KEPT
-    cotangent, gradient = terms.pulled(subject)
-    step = subject.direction(terms.seed, Step(STEP))
+    cotangent, gradient = context.pulled(subject)
+    step = subject.direction(context.seed, Step(STEP))
     try:
         values, gradients = _at_once(subject, step, cotangent)
     except Exception:
@@ -42,20 +43,20 @@ def own_batches(subject: TorchSubject, terms: Terms) -> Outcome:
     hint = ADVICE.format(names=", ".join(own[:8]))
     if not all(map(subject.outputs.fits, values)):
         message = f"Under torch.func.vmap the shape is {shapes(values[0])} instead of {shapes(subject.results)}."
-        return broken("batched", message, hint=hint)
+        return broken(ContractName.BATCHED, message, hint=hint)
     for expected, found in zip((subject.centre, subject.evaluate(step, 1.0)), values, strict=True):
         there = subject.outputs.coordinates(found)
         worst = gap(expected, there, precision=subject.numbers.precision, noise=lambda: noise_of_values(subject))
         if worst is not None:
             place = subject.outputs.locate(worst.coordinate)
             message = f"Under torch.func.vmap {place.path} is another one than in a loop ({worst} at {place})."
-            return broken("batched", message, hint=hint)
+            return broken(ContractName.BATCHED, message, hint=hint)
     for expected, found in zip((gradient, subject.pullback(cotangent, step)), gradients, strict=True):
         worst = gap(
             expected,
             subject.inputs.coordinates(found),
             precision=subject.numbers.precision,
-            more=terms.nondet_tol,
+            more=context.nondet_tol,
             noise=lambda: noise_of_pullback(subject, cotangent, gradient),
         )
         if worst is not None:
@@ -64,7 +65,7 @@ def own_batches(subject: TorchSubject, terms: Terms) -> Outcome:
                 f"The gradient of torch.func.vmap of the function with respect to {place.path} is another one than in "
                 f"a loop ({worst} at {place})."
             )
-            return broken("batched", message, argument=place.path, hint=hint)
+            return broken(ContractName.BATCHED, message, argument=place.path, hint=hint)
     return KEPT
 
 

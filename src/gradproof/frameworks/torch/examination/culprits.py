@@ -12,6 +12,7 @@ from typing import Any
 
 from torch import nn
 
+from gradproof._options import ContractName
 from gradproof.engine.results import Culprit, Verdict
 from gradproof.engine.verdict import Judgement
 from gradproof.frameworks.torch.introspection.autograd_graph import nodes
@@ -22,7 +23,7 @@ from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 CHECKS = 256  # parts judged at most
 REPEATS = 3  # wrong calls of one kind of part, after which its other calls are not looked at
 SHOWN = 4
-KINDS = ("wrong-gradient", "non-finite-gradient", "backward-raised", "forward-raised", "detached")
+KINDS = ("wrong-gradient", "non-finite-gradient", "backward-raised", "forward-raised", ContractName.DETACHED.value)
 Judge = Callable[[TorchSubject], Judgement]
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from gradproof._options import Options
+from gradproof._options import ContractName, Options
 from gradproof.engine.adjoint import adjoint_disagreement
 from gradproof.engine.diagnosis import diagnosed
 from gradproof.engine.findings import raised
@@ -22,7 +22,7 @@ from gradproof.engine.subject import DerivativeError, Subject
 from gradproof.engine.verdict import Judgement
 from gradproof.engine.views import in_mode
 from gradproof.errors import InputError
-from gradproof.frameworks.torch.contracts import CONTRACTS, Contract, Outcome, Terms
+from gradproof.frameworks.torch.contracts import CONTRACTS, Context, Contract, Outcome
 from gradproof.frameworks.torch.contracts.contract import broken
 from gradproof.frameworks.torch.examination.culprits import blamed
 from gradproof.frameworks.torch.examination.unsupported import all_plain, available, has_raised, missing, torch_lacks
@@ -225,23 +225,23 @@ class Examination:
         if not chosen or not subject.inputs.size or not subject.outputs.size or _unanswered(found):
             return found
         subject.forget()
-        terms = Terms(
+        context = Context(
             seed=self.seed,
             nondet_tol=self.options.nondet_tol,
             dtypes=self.options.dtypes,
-            apart=self.options.coverage == "full",
+            full=self.options.coverage == "full",
         )
         findings: list[Finding] = []
         notes: list[str] = []
         for contract in chosen:
-            outcome = self._outcome(contract, subject, terms)
+            outcome = self._outcome(contract, subject, context)
             findings += outcome.findings
             notes += outcome.notes
             if outcome.absent and self.options.contracts is None:
-                notes += [f"Contract {contract.name!r}: {outcome.absent}"] if all_plain(subject) else []
+                notes += [f"Contract '{contract.name}': {outcome.absent}"] if all_plain(subject) else []
             elif outcome.absent:
                 findings += broken(contract.name, outcome.absent, hint="Add the rule, or do not ask for it.").findings
-        if findings and findings[0].kind == "detached" and found.findings:
+        if findings and findings[0].kind == ContractName.DETACHED and found.findings:
             first = found.findings[0]  # one thing, said once
             detached = replace(findings[0], argument=first.argument, entries=first.entries, diagnoses=first.diagnoses)
             findings = [detached, *findings[1:]]
@@ -249,14 +249,14 @@ class Examination:
         return replace(found, findings=(*found.findings, *findings), notes=(*found.notes, *notes))
 
     @staticmethod
-    def _outcome(contract: Contract, subject: TorchSubject, terms: Terms) -> Outcome:
+    def _outcome(contract: Contract, subject: TorchSubject, context: Context) -> Outcome:
         try:
-            return contract.holds(subject, terms)
+            return contract.holds(subject, context)
         except DerivativeError as error:
             return broken(
                 contract.name,
                 f"The derivative raised {error}",
-                hint=f"It was asked about the contract {contract.name!r}; an ordinary question it could answer.",
+                hint=f"It was asked about the contract '{contract.name}'; an ordinary question it could answer.",
             )
 
     def _compared(self, answers: dict[str, Judgement]) -> dict[str, Judgement]:
