@@ -54,13 +54,13 @@ class SharedBuffer(torch.autograd.Function):
     buffer = torch.empty(6, dtype=torch.float64)
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
+    def forward(_ctx: Any, x: Tensor) -> Tensor:
         """The buffer serves all calls."""
         SharedBuffer.buffer.copy_(x.detach())
         return x * x
 
     @staticmethod
-    def backward(ctx: Any, *incoming: Tensor) -> Tensor:
+    def backward(_ctx: Any, *incoming: Tensor) -> Tensor:
         """Differentiated where the last call was."""
         return 2 * incoming[0] * SharedBuffer.buffer
 

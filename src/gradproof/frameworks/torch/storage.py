@@ -35,7 +35,7 @@ def can_hold_other_memory(tensor: Tensor) -> bool:
 
 def data_and_mask(tensor: MaskedTensor) -> tuple[Tensor, Tensor]:
     """The two that a masked tensor is made of."""
-    return tensor._masked_data.detach(), tensor._masked_mask
+    return tensor.get_data().detach(), tensor.get_mask()  # type: ignore[no-untyped-call]  # torch's own
 
 
 def masked(data: Tensor, mask: Tensor) -> Tensor:
@@ -109,7 +109,7 @@ def same_numbers(before: Tensor, after: Tensor) -> bool:
         return all(same_numbers(one, other) for one, other in zip(components(before), components(after), strict=True))
     if before.dtype.is_complex:  # of which torch compares but some
         before, after = as_real(before.detach()), as_real(after.detach())
-    return torch.equal(before, after) or bool(((before == after) | ((before != before) & (after != after))).all())
+    return torch.equal(before, after) or bool(((before == after) | (before.isnan() & after.isnan())).all())
 
 
 class Snapshot:

@@ -15,6 +15,7 @@ from gradproof._options import ContractName
 from gradproof.engine.results import Finding
 from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome
 from gradproof.frameworks.torch.contracts.pullbacks import arriving, custom_nodes, function_name, gradients
+from gradproof.frameworks.torch.internals import gradient_metadata
 from gradproof.frameworks.torch.layouts import name_of
 from gradproof.frameworks.torch.storage import is_sparse
 from gradproof.frameworks.torch.subject.arguments import differentiable
@@ -104,7 +105,7 @@ def _raw(
         returned = returned if isinstance(returned, tuple) else (returned,)
         needed = [piece for piece, needs in zip(returned, node.needs_input_grad, strict=False) if needs]
         edges = [edge for edge in node.next_functions if edge[0] is not None]
-        wanted = [following._input_metadata[number] for following, number in edges]
+        wanted = [gradient_metadata(following, number) for following, number in edges]
     except Exception:  # an answer came through autograd: that it cannot be had past it tells nothing
         return
     for piece, meta in zip(needed, wanted, strict=True) if len(needed) == len(wanted) else ():

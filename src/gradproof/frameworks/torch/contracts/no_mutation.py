@@ -10,6 +10,7 @@ from torch import Tensor
 from gradproof._options import ContractName
 from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
 from gradproof.frameworks.torch.contracts.pullbacks import custom_nodes, function_name, gradients, saved_by
+from gradproof.frameworks.torch.internals import version_of
 from gradproof.frameworks.torch.storage import Snapshot, refilled, same_numbers
 from gradproof.frameworks.torch.subject.calling import LARGE
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
@@ -25,12 +26,12 @@ class Watch:
 
     def add(self, words: str, tensor: Tensor) -> None:
         """Remember a tensor as it is now."""
-        self._seen.append((words, tensor, tensor._version, Snapshot(tensor)))
+        self._seen.append((words, tensor, version_of(tensor), Snapshot(tensor)))
 
     def disturbed(self) -> str | None:
         """The words for the first tensor that is not what it was."""
         for words, tensor, version, seen in self._seen:
-            if tensor._version != version or not seen.is_of(tensor):
+            if version_of(tensor) != version or not seen.is_of(tensor):
                 return words
         return None
 

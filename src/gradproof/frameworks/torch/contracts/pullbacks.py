@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gradproof.engine.subject import DerivativeError
+from gradproof.frameworks.torch.internals import function_class
 from gradproof.frameworks.torch.introspection.autograd_graph import nodes
 from gradproof.frameworks.torch.subject.error_messages import cause_of
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
@@ -78,7 +79,7 @@ def left_out(count: int) -> list[Sequence[int]]:
 
 def custom_nodes(results: Sequence[Tensor]) -> list[Any]:
     """The nodes of the user's own autograd Functions behind the results, up to a few."""
-    own = (node for node in nodes(results) if hasattr(type(node), "_forward_cls"))
+    own = (node for node in nodes(results) if function_class(node) is not None)
     return [node for node, _ in zip(own, range(FUNCTIONS), strict=False)]
 
 
@@ -94,7 +95,9 @@ def saved_by(own: Sequence[Any]) -> Iterator[tuple[Any, Tensor]]:
 
 def function_name(node: Any) -> str:
     """What the user calls the Function behind a node."""
-    return str(type(node)._forward_cls.__name__)
+    kind = function_class(node)
+    assert kind is not None
+    return kind.__name__
 
 
 def described(error: Exception) -> str:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from gradproof.engine.subject import DerivativeError
 from gradproof.frameworks.torch.contracts.pullbacks import described
+from gradproof.frameworks.torch.internals import is_zero_tensor
 from gradproof.frameworks.torch.storage import replica
 from gradproof.frameworks.torch.subject.dual_numbers import push_level
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
@@ -17,8 +18,8 @@ def pushed(subject: TorchSubject, tangents: Sequence[Tensor | None]) -> Tensor:
     """The outputs' tangents as one vector; an input whose tangent is None is passed as a plain tensor."""
     evaluations = subject.tally.evaluations
     points = [replica(point) for point in subject.points]
-    # a jvp may write to them, but for torch's own zeros, which are told by their kind
-    own = [tangent if tangent is None or tangent._is_zerotensor() else tangent.clone() for tangent in tangents]
+    # copies, since a jvp may write to them; zeros without memory stay what they are
+    own = [tangent if tangent is None or is_zero_tensor(tangent) else tangent.clone() for tangent in tangents]
     try:
         return subject.outputs.coordinates(push_level(subject.results_of, points, own)).clone()
     except Exception as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-import torch
 from torch import Tensor
 
 from gradproof._options import ContractName
@@ -13,6 +12,7 @@ from gradproof.frameworks.torch.contracts.comparison import gap, noise_of_pullba
 from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
 from gradproof.frameworks.torch.contracts.pullbacks import coordinates, gradients, left_out
 from gradproof.frameworks.torch.contracts.undefined_sparse import raises_alike_for_empty_zeros
+from gradproof.frameworks.torch.internals import without_gradient
 from gradproof.frameworks.torch.layouts import BLOCKED
 from gradproof.frameworks.torch.storage import is_sparse
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
@@ -91,14 +91,10 @@ def _as_zeros(subject: TorchSubject, context: Context, absent: Collection[int]) 
 
 
 def _pulled(subject: TorchSubject, context: Context, absent: Collection[int]) -> Tensor:
-    results = [_undefined(result) if number in absent else result for number, result in enumerate(subject.results)]
+    results = [
+        without_gradient(result) if number in absent else result for number, result in enumerate(subject.results)
+    ]
     return coordinates(subject, gradients(subject, context.incoming(subject), results=results))
-
-
-def _undefined(result: Tensor) -> Tensor:
-    """The result, through a node that passes on an undefined gradient whatever comes in."""
-    passed: Tensor = torch._C._functions.UndefinedGrad()(result)  # type: ignore[assignment]  # one in, one out
-    return passed
 
 
 def _named(subject: TorchSubject, absent: Collection[int]) -> str:

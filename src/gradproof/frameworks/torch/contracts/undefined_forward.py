@@ -12,6 +12,7 @@ from gradproof.frameworks.torch.contracts.comparison import ROUNDINGS, gap, larg
 from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
 from gradproof.frameworks.torch.contracts.pullbacks import left_out
 from gradproof.frameworks.torch.contracts.pushforwards import pushed
+from gradproof.frameworks.torch.internals import zero_tensor_like
 from gradproof.frameworks.torch.subject.dual_numbers import NESTED
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
@@ -32,9 +33,7 @@ def undefined_forward(subject: TorchSubject, context: Context) -> Outcome:
 
 def _at_zero(subject: TorchSubject) -> Outcome:
     """All tangents zeros, in the form in which torch has those that were never written, or else in the plain one."""
-    unwritten = [
-        torch._efficientzerotensor(point.shape, dtype=point.dtype, device=point.device) for point in subject.points
-    ]
+    unwritten = [zero_tensor_like(point) for point in subject.points]
     try:
         try:
             found = pushed(subject, unwritten)

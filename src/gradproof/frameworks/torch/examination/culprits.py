@@ -15,6 +15,7 @@ from torch import nn
 from gradproof._options import ContractName
 from gradproof.engine.results import Culprit, Verdict
 from gradproof.engine.verdict import Judgement
+from gradproof.frameworks.torch.internals import function_class
 from gradproof.frameworks.torch.introspection.autograd_graph import nodes
 from gradproof.frameworks.torch.introspection.tracing import Kind, Received, Trace, modules_of
 from gradproof.frameworks.torch.subject.arguments import Call
@@ -68,7 +69,7 @@ def culprits(subject: TorchSubject, judge: Judge) -> tuple[Culprit, ...]:
 def _traced(subject: TorchSubject) -> list[Received]:
     """What the parts received in one more run; nothing where there are no parts to tell apart."""
     modules = modules_of(subject.call.function)
-    applied = [kind for node in nodes(subject.results) if (kind := getattr(type(node), "_forward_cls", None))]
+    applied = [kind for node in nodes(subject.results) if (kind := function_class(node))]
     if not modules and len(applied) < 2:
         return []
     kinds: list[Kind] = list(dict.fromkeys(applied))

@@ -26,13 +26,13 @@ from gradproof.frameworks.torch.contracts import CONTRACTS, Context, Contract, O
 from gradproof.frameworks.torch.contracts.contract import broken
 from gradproof.frameworks.torch.examination.culprits import blamed
 from gradproof.frameworks.torch.examination.unsupported import all_plain, available, has_raised, missing, torch_lacks
+from gradproof.frameworks.torch.internals import dual_level_is_open
 from gradproof.frameworks.torch.introspection.autograd_graph import (
     custom_functions,
     differentiable_once,
     has_forward_rule,
 )
 from gradproof.frameworks.torch.subject.derivatives import Incoming, derivative
-from gradproof.frameworks.torch.subject.dual_numbers import level_is_open
 from gradproof.frameworks.torch.subject.numpy_subject import for_the_engine, silence
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
@@ -57,6 +57,8 @@ def _silent(_done: int, _of: int) -> None:
 class Examination:
     """All questions about one function at one point."""
 
+    is_whole = True  # a part of a function is examined by `_PartExamination`
+
     def __init__(
         self,
         subject: TorchSubject,
@@ -65,11 +67,9 @@ class Examination:
         *,
         incoming: Incoming | None = None,
         progress: Progress = _silent,
-        blaming: bool = True,
     ) -> None:
-        """`blaming` asks which part of a wrong function is wrong, and where; a part itself has only a diagnosis."""
         self.subject, self.options, self.seed, self.progress = subject, options, seed, progress
-        self.mapping = blaming and options.explain
+        self.mapping = self.is_whole and options.explain
         self.blaming = self.mapping and options.order == 1
         self.incoming = incoming or Incoming()
         self.notes: list[str] = []
@@ -77,7 +77,7 @@ class Examination:
 
     def judgement(self) -> Judgement:
         """What all answers add up to."""
-        if level_is_open() and "forward" in self._asked():
+        if dual_level_is_open() and "forward" in self._asked():
             raise InputError(
                 "A forward_ad.dual_level is open, and torch has one at a time: leave it before checking forward mode."
             )
@@ -92,7 +92,7 @@ class Examination:
     def _part(self, part: TorchSubject) -> Judgement:
         """A part of the function judged by itself, briefly."""
         brief = replace(self.options, coverage="probe", contracts=(), probes=1, progress=False)
-        return Examination(part, brief, self.seed, blaming=False).judgement()
+        return _PartExamination(part, brief, self.seed).judgement()
 
     def _asked(self) -> set[str]:
         return {*(self.options.modes or ()), *(mode for nesting in self.options.nestings or () for mode in nesting)}
@@ -271,6 +271,12 @@ class Examination:
             if finding is not None:
                 answers["forward"] = replace(forward, findings=(finding,))
         return answers
+
+
+class _PartExamination(Examination):
+    """The questions about one part of a function that is wrong: it gets a diagnosis, but no map and no culprits."""
+
+    is_whole = False
 
 
 def _explaining(ask: Callable[..., Judgement]) -> Callable[..., Judgement]:

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gradproof.frameworks.torch.internals import function_class
+
 NODES = 20_000  # at most: what is learnt here is worth a note, and no more
 
 
@@ -26,7 +28,7 @@ def nodes(results: Sequence[Tensor]) -> Iterator[Any]:
 
 def custom_functions(results: Sequence[Tensor]) -> list[type[torch.autograd.Function]]:
     """The classes of the user's own autograd Functions among them: torch has some too."""
-    found = (getattr(type(node), "_forward_cls", None) for node in nodes(results))
+    found = (function_class(node) for node in nodes(results))
     return list(dict.fromkeys(kind for kind in found if kind is not None and not _is_of_torch(kind)))
 
 

@@ -15,6 +15,7 @@ from torch.nn.parameter import is_lazy
 
 from gradproof.errors import InputError, NotCallableError
 from gradproof.frameworks.torch import trees
+from gradproof.frameworks.torch.internals import mark_as_parameter
 
 Selector = int | str | Sequence[int | str]
 CLOSED = (torch.jit.ScriptModule, nn.DataParallel)  # modules whose parameters cannot be replaced for a call
@@ -182,7 +183,7 @@ def _readable(tensor: Tensor) -> Tensor:
 def _like(given: Tensor, tensor: Tensor) -> Tensor:
     """A tensor in the form in which the caller gave one; autograd goes back through that."""
     if isinstance(given, nn.Parameter):
-        tensor._is_param = True  # by which torch knows those that are not of the class
+        mark_as_parameter(tensor)
     return tensor.to_mkldnn() if _is_opaque(given) else tensor
 
 

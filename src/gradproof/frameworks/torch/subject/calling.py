@@ -15,6 +15,7 @@ from torch.autograd import forward_ad
 
 from gradproof.errors import InputError
 from gradproof.frameworks.torch import trees
+from gradproof.frameworks.torch.internals import dual_level_is_open, is_transformed, version_of
 from gradproof.frameworks.torch.storage import fills_its_storage, is_plain, replica, same_numbers
 from gradproof.frameworks.torch.subject.arguments import Call, Slot, differentiable
 from gradproof.frameworks.torch.subject.captured_tensors import HeldBuffers
@@ -99,7 +100,7 @@ class Caller:
         for number in self.call.bypassed:
             copies[number] = self.slots[number].tensor  # which is what the graph leads to
         rest = (number for number in range(len(copies)) if number not in self.varied)
-        self._rest = [(number, _copier(self._tensors[number], self.written[number])) for number in rest]
+        self._rest = [(number, _copier(self._tensors[number], written=self.written[number])) for number in rest]
         return copies, result
 
     def _refuse_what_torch_does(self, error: BaseException) -> None:
@@ -120,7 +121,7 @@ class Caller:
         if self.needs_graph:
             return self._with_graph(tensors)
         try:
-            if not torch.is_grad_enabled() or forward_ad._current_level >= 0:  # tangents need no graph, but its rules
+            if not torch.is_grad_enabled() or dual_level_is_open():  # tangents need no graph, but its rules
                 return self._called(tensors)
             with torch.no_grad():
                 return self._called(tensors)
@@ -221,7 +222,7 @@ class Caller:
         return self._graphed(fresh)
 
 
-def _copier(tensor: Tensor, written: bool) -> Callable[[], Tensor]:
+def _copier(tensor: Tensor, *, written: bool) -> Callable[[], Tensor]:
     """What makes a copy of a tensor for one call."""
     still = tensor.detach()
     if tensor.numel() >= LARGE and not written:
@@ -231,14 +232,14 @@ def _copier(tensor: Tensor, written: bool) -> Callable[[], Tensor]:
 
 def is_dual(tensor: Tensor) -> bool:
     """Whether a tensor carries a tangent."""
-    if forward_ad._current_level < 0:
+    if not dual_level_is_open():
         return False
     return forward_ad.unpack_dual(tensor).tangent is not None  # type: ignore[no-untyped-call]  # torch's own
 
 
 def _is_ordinary(tensor: Tensor) -> bool:
     """Whether a tensor is numbers in memory, and nothing that a transformation of torch's made of them."""
-    return not is_dual(tensor) and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    return not is_dual(tensor) and not is_transformed(tensor)
 
 
 def _refuse_tangent(slot: Slot) -> None:
@@ -251,4 +252,4 @@ def _refuse_tangent(slot: Slot) -> None:
 
 def _same(before: Tensor, after: Tensor) -> bool:
     """Whether a copy still is what it was copied from: never written to, of the same form, and equal bit for bit."""
-    return not after._version and same_numbers(before, after)
+    return not version_of(after) and same_numbers(before, after)

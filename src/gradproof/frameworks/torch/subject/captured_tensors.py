@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from gradproof.errors import InputError
+from gradproof.frameworks.torch.internals import buffers_of
 from gradproof.frameworks.torch.introspection.autograd_graph import nodes
 from gradproof.frameworks.torch.introspection.closure_inspection import modules_seen_by, seen_by
 from gradproof.frameworks.torch.storage import can_hold_other_memory, same_numbers
@@ -84,10 +85,10 @@ class HeldBuffers:
 
     def __init__(self, function: Any) -> None:
         self._held = [
-            (part._buffers, name, buffer, buffer.clone())
+            (buffers_of(part), name, buffer, buffer.clone())
             for module in modules_seen_by(function).values()
             for part in module.modules()
-            for name, buffer in part._buffers.items()
+            for name, buffer in buffers_of(part).items()
             if buffer is not None and not is_lazy(buffer) and not buffer.is_inference()
         ]
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from gradproof.errors import InputError, MismatchError
+from gradproof.frameworks.torch.internals import dual_level_is_open, is_zero_tensor
 from gradproof.frameworks.torch.storage import replica
 from gradproof.frameworks.torch.subject.arguments import Slot
 from gradproof.frameworks.torch.subject.calling import is_dual
@@ -52,7 +52,7 @@ class GradientCall(_Derived):
     def invoke(self, tensors: Sequence[Tensor]) -> Any:
         """The gradients by path; zeros for an input without influence."""
         own, incoming = self._split(tensors)
-        keep = torch.is_grad_enabled() or forward_ad._current_level >= 0
+        keep = torch.is_grad_enabled() or dual_level_is_open()
         with torch.enable_grad():
             for number in self.subject.varied:
                 if not own[number].requires_grad:
@@ -87,13 +87,13 @@ class TangentCall(_Derived):
             return self.subject.caller.results(self.subject.call.invoke(values))
 
         primals = [own[number] for number in self.subject.varied]
-        pushed = push(function, primals, tangents, nested=self.functionally or forward_ad._current_level >= 0)
+        pushed = push(function, primals, tangents, nested=self.functionally or dual_level_is_open())
         return dict(zip(self.subject.caller.paths, pushed, strict=True))
 
 
 def _is_nothing(gradient: Tensor | None) -> bool:
     """Whether there is no gradient, or one that torch keeps without any memory since it is zero."""
-    return gradient is None or gradient._is_zerotensor()
+    return gradient is None or is_zero_tensor(gradient)
 
 
 @dataclass(frozen=True, slots=True)

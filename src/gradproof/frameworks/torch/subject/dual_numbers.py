@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from gradproof.frameworks.torch.internals import is_zero_tensor
 from gradproof.frameworks.torch.storage import is_plain, overlaps
 
 NESTED = "Nested forward mode"  # torch's words where a function makes dual numbers of its own
@@ -56,11 +57,6 @@ def apart(primal: Tensor) -> Tensor:
     return primal.clone(memory_format=torch.contiguous_format) if is_plain(primal) and overlaps(primal) else primal
 
 
-def level_is_open() -> bool:
-    """Whether the caller is inside a dual level already."""
-    return forward_ad._current_level >= 0
-
-
 @functools.cache
 def _prepare() -> None:
     """Have torch load its rules: it warns while it does, of itself, which is nothing to a user."""
@@ -71,4 +67,4 @@ def _prepare() -> None:
 
 def _tangent(result: Tensor) -> Tensor:
     primal, tangent = forward_ad.unpack_dual(result)  # type: ignore[no-untyped-call]  # torch's own
-    return torch.zeros_like(primal) if tangent is None or tangent._is_zerotensor() else tangent
+    return torch.zeros_like(primal) if tangent is None or is_zero_tensor(tangent) else tangent

@@ -17,6 +17,7 @@ from gradproof.engine.subject import DerivativeError, Numbers, Scale, Step
 from gradproof.errors import InputError, NothingToDifferentiateError
 from gradproof.frameworks.torch import trees
 from gradproof.frameworks.torch.charts import Semantics, chart_of, refuse_malformed, refuse_unreadable
+from gradproof.frameworks.torch.internals import version_of
 from gradproof.frameworks.torch.storage import is_plain, memory_of, refilled, replica
 from gradproof.frameworks.torch.subject.arguments import Call, Selector, Slot, differentiable
 from gradproof.frameworks.torch.subject.batching import Batches
@@ -35,7 +36,7 @@ ORDINARY = (1e-100, 1e100)  # sizes of values whose squares can be added up
 
 def differentiating() -> AbstractContextManager[Any]:
     """Where gradients can be had, whatever mode the caller is in."""
-    return torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext()
+    return torch.inference_mode(mode=False) if torch.is_inference_mode_enabled() else nullcontext()
 
 
 class TorchSubject:
@@ -329,9 +330,9 @@ class TorchSubject:
         incoming = self.outputs.tensors(cotangent)
         if self.outputs.size < LARGE:
             incoming = [piece.clone() if is_plain(piece) else refilled(piece) for piece in incoming]
-        version = cotangent._version
+        version = version_of(cotangent)
         gradients = self.gradients(results, leaves, incoming)
-        if cotangent._version != version:
+        if version_of(cotangent) != version:
             raise DerivativeError("RuntimeError: the backward writes to its incoming gradient, which others still read")
         return self.inputs.coordinates(gradients)
 
