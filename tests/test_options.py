@@ -10,7 +10,7 @@ import torch
 
 import gradproof
 from gradproof import InputError, Reason, Verdict, check
-from gradproof._options import ContractName
+from gradproof._options import CheckOptions, ContractName
 from gradproof.frameworks.torch.contracts import CONTRACTS
 from support.functions import wrong_sine
 from support.points import point
@@ -239,4 +239,13 @@ def test_every_contract_has_one_name_and_every_name_a_contract():
     assert set(CONTRACTS) == set(ContractName)
     assert {name for name, contract in CONTRACTS.items() if contract.mode == "forward"} == {
         name for name in ContractName if name.endswith("-forward")
+    }
+
+
+def test_keywords_that_are_passed_on_have_the_types_of_check():
+    own = inspect.get_annotations(check)
+
+    assert inspect.get_annotations(CheckOptions) == {name: CheckOptions.__annotations__[name] for name in KEYWORDS}
+    assert {name: CheckOptions.__annotations__[name].__forward_arg__ for name in KEYWORDS} == {
+        name: own[name] for name in KEYWORDS
     }

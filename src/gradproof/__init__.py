@@ -68,11 +68,13 @@ _LAZY = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    """Import the public names that need torch."""
-    if name not in _LAZY:
-        raise AttributeError(f"module 'gradproof' has no attribute {name!r}")
-    return getattr(import_module(f"gradproof.{_LAZY[name]}"), name)
+if not TYPE_CHECKING:  # to a type checker a module with __getattr__ has every name
+
+    def __getattr__(name: str) -> Any:
+        """Import the public names that need torch."""
+        if name not in _LAZY:
+            raise AttributeError(f"module 'gradproof' has no attribute {name!r}")
+        return getattr(import_module(f"gradproof.{_LAZY[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from gradproof._examine import examine
-from gradproof._options import Options, modes_of
+from gradproof._options import CheckOptions, Coverage, Options, modes_of
 from gradproof._report import GradientError, Report
 
 
@@ -17,7 +17,7 @@ def check(
     wrt: int | str | Sequence[int | str] | None = None,
     modes: str | Sequence[str] | None = None,
     order: int = 1,
-    coverage: str = "probe",
+    coverage: Coverage = "probe",
     masked: bool = False,
     contracts: Sequence[str] | None = None,
     rtol: float = 0.0,
@@ -77,7 +77,7 @@ def check(
     return examine(func, inputs, wrt=wrt, options=options)
 
 
-def assert_gradients(func: Callable[..., Any], inputs: Any, **options: Any) -> None:
+def assert_gradients(func: Callable[..., Any], inputs: Any, **options: Unpack[CheckOptions]) -> None:
     """Raise `GradientError`, an `AssertionError`, unless `check` with the same options passes.
 
     >>> import torch

@@ -6,12 +6,13 @@ import enum
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 from gradproof.engine.options import Probing
 from gradproof.errors import InputError
 
 MODES = ("reverse", "forward")
+Coverage = Literal["probe", "full"]
 
 
 class ContractName(enum.StrEnum):
@@ -30,9 +31,27 @@ class ContractName(enum.StrEnum):
     BATCHED_FORWARD = "batched-forward"
 
 
+class CheckOptions(TypedDict, total=False):
+    """The keywords of `gradproof.check`, for functions that pass them on."""
+
+    wrt: int | str | Sequence[int | str] | None
+    modes: str | Sequence[str] | None
+    order: int
+    coverage: Coverage
+    masked: bool
+    contracts: Sequence[str] | None
+    rtol: float
+    atol: float
+    nondet_tol: float
+    probes: int
+    seed: int | None
+    explain: bool
+    progress: bool | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Everything that a caller may choose, beside the function and its inputs."""
+    """The options of one check, of `gradcheck` too, with their values validated."""
 
     modes: tuple[str, ...] | None = None
     order: int = 1

@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import pytest
 
 from gradproof._check import check
 from gradproof._examine import session
+from gradproof._options import CheckOptions
 from gradproof._report import GradientError, Report, reports_from_json, reports_to_html, reports_to_json
 
 OURS = Path(__file__).parent
@@ -62,7 +63,7 @@ class Checker:
         self.options = options
         """Defaults of the options, from the test's markers and from the command line."""
 
-    def __call__(self, func: Callable[..., Any], inputs: Any, **options: Any) -> Report:
+    def __call__(self, func: Callable[..., Any], inputs: Any, **options: Unpack[CheckOptions]) -> Report:
         """Fail the test unless the gradients are verified. The options are those of `gradproof.check`."""
         __tracebackhide__ = True
         report = self.check(func, inputs, **options)
@@ -70,7 +71,7 @@ class Checker:
             raise GradientError(str(report), report)
         return report
 
-    def check(self, func: Callable[..., Any], inputs: Any, **options: Any) -> Report:
+    def check(self, func: Callable[..., Any], inputs: Any, **options: Unpack[CheckOptions]) -> Report:
         """Return the report of a check, whatever its verdict."""
         return check(func, inputs, **{**self.options, **options})
 
