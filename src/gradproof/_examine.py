@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from gradproof._options import Options
 from gradproof._report import Report
 from gradproof.engine.results import Checked, Cost, Verdict
-from gradproof.engine.verdict import Judgement
 from gradproof.report.progress import Bar
 
 if TYPE_CHECKING:
+    from gradproof.engine.verdict import Judgement
     from gradproof.frameworks.torch.subject.calling import Tally
 
 
