@@ -85,7 +85,7 @@ def _help() -> str:
 
 
 class _Maker:
-    """Walks a parsed expression."""
+    """A visitor of a parsed expression."""
 
     def __init__(self, dtype: torch.dtype, generator: torch.Generator) -> None:
         self.dtype, self.generator = dtype, generator

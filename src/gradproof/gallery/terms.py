@@ -65,7 +65,7 @@ class SharedBuffer(torch.autograd.Function):
         return 2 * incoming[0] * SharedBuffer.buffer
 
 
-def _normalised(x: Tensor) -> Tensor:
+def _normalized(x: Tensor) -> Tensor:
     normed: Tensor = x / x.norm(dim=-1, keepdim=True)
     return normed
 
@@ -123,8 +123,8 @@ TERMS = (
     ),
     specimen(
         "norm-held-constant",
-        "A normalisation whose norm is held constant",
-        _normalised,
+        "A normalization whose norm is held constant",
+        _normalized,
         lambda g, x: g / x.norm(dim=-1, keepdim=True),
         normal(3, 4),
         diagnosis="missing-term",

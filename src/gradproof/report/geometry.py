@@ -74,7 +74,7 @@ def taylor(reading: Reading) -> TaylorPicture | None:
         return None
     x = axis_around([step for step, _, _ in known], 48.0, 352.0, margin=0.06, least=2.2)
     y = axis_around([*(log for _, log, _ in known), math.log10(lowest)], 212.0, 10.0, margin=0.05, least=2.0)
-    telling = [(step, log) for step, log, remainder in known if remainder > ABOVE_ROUNDING * lowest]
+    above_rounding = [(step, log) for step, log, remainder in known if remainder > ABOVE_ROUNDING * lowest]
     return TaylorPicture(
         mode=reading.mode,
         agrees=reading.agrees,
@@ -82,11 +82,11 @@ def taylor(reading: Reading) -> TaylorPicture | None:
             Dot(x(step), y(log), f"step {10**step:.2g}: remainder {remainder:.2g}", remainder <= lowest)
             for step, log, remainder in known
         ],
-        guides=(_guide(x, y, telling[0], 1), _guide(x, y, telling[-1], 2)) if telling else None,
+        guides=(_guide(x, y, above_rounding[0], 1), _guide(x, y, above_rounding[-1], 2)) if above_rounding else None,
         floor=y(math.log10(lowest)),
         x=x.decades(6),
         y=y.decades(6),
-        says=_fall(telling, len(known)),
+        says=_fall(above_rounding, len(known)),
     )
 
 
@@ -95,10 +95,10 @@ def _guide(x: Axis, y: Axis, through: tuple[float, float], slope: int) -> Line:
     return Line(x(x.low), y(height + slope * (x.low - at)), x(x.high), y(height + slope * (x.high - at)))
 
 
-def _fall(telling: list[tuple[float, float]], count: int) -> str:
-    if len(telling) < 2:
+def _fall(above_rounding: list[tuple[float, float]], count: int) -> str:
+    if len(above_rounding) < 2:
         return f"At {count} steps the remainder is all rounding: along this direction the function is straight."
-    (near, low), (far, high) = telling[:2]
+    (near, low), (far, high) = above_rounding[:2]
     return (
         f"At {count} steps; on the shortest that are above rounding the remainder falls with slope "
         f"{(high - low) / (far - near):.1f}."

@@ -1,4 +1,4 @@
-"""A report on one screen of text: in colour on a terminal, plain elsewhere."""
+"""A report on one screen of text: in color on a terminal, plain elsewhere."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ SHOWN = 10  # entries of the first finding
 FINDINGS = 3  # shown in full
 LINES = 6  # of a message
 CULPRITS = 2  # named
-COLOURS = {Verdict.PASS: "bold green", Verdict.FAIL: "bold red", Verdict.INCONCLUSIVE: "bold yellow"}
+COLORS = {Verdict.PASS: "bold green", Verdict.FAIL: "bold red", Verdict.INCONCLUSIVE: "bold yellow"}
 WIDTH = 100
 
 
 def plain(report: Report) -> str:
-    """The report as text without colours.
+    """The report as text without colors.
 
     >>> from gradproof import check
     >>> import torch
@@ -36,7 +36,7 @@ def plain(report: Report) -> str:
 
 
 def show(report: Report) -> None:
-    """Print the report, in colour where the terminal has colours."""
+    """Print the report, in color if the terminal has colors."""
     _render(report, _console())
 
 
@@ -71,7 +71,7 @@ def _render(report: Report, console: Console) -> None:
     subject = report.subject
     console.print(
         Text.assemble(
-            (report.verdict.value.upper(), COLOURS[report.verdict]),
+            (report.verdict.value.upper(), COLORS[report.verdict]),
             f"  {subject.name}: {words.sizes(subject)}",
         )
     )

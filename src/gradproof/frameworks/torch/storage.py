@@ -19,17 +19,17 @@ SURROUNDINGS = 1 << 16  # entries of a view's base that are copied along with it
 
 
 def is_plain(tensor: Tensor) -> bool:
-    """Whether a tensor is made of itself alone."""
+    """Return True if a tensor is made of itself alone."""
     return tensor.layout == torch.strided and not isinstance(tensor, MaskedTensor)
 
 
 def is_sparse(tensor: Tensor) -> bool:
-    """Whether a tensor is stored by its entries."""
+    """Return True if a tensor is stored by its entries."""
     return tensor.layout in SPARSE and not isinstance(tensor, MaskedTensor)
 
 
 def can_hold_other_memory(tensor: Tensor) -> bool:
-    """Whether torch puts other memory under a tensor that is told to: of compressed ones it takes no notice."""
+    """Return True if torch puts other memory under a tensor that is told to: of compressed ones it takes no notice."""
     return tensor.layout in (torch.strided, torch.sparse_coo)
 
 
@@ -102,7 +102,7 @@ def refilled(tensor: Tensor) -> Tensor:
 
 
 def same_numbers(before: Tensor, after: Tensor) -> bool:
-    """Whether two tensors are of one form and hold the same numbers, NaN where NaN."""
+    """Return True if two tensors are of one form and hold the same numbers, NaN where NaN."""
     if before.shape != after.shape or before.dtype != after.dtype or before.layout != after.layout:
         return False
     if not is_plain(before):
@@ -125,7 +125,7 @@ class Snapshot:
         self._seen = [_essence(component) for component in components(tensor)]
 
     def is_of(self, tensor: Tensor) -> bool:
-        """Whether a tensor is what it was."""
+        """Return True if a tensor is what it was."""
         parts = components(tensor)
         return len(parts) == len(self._seen) and all(map(_still, self._seen, parts))
 
@@ -159,7 +159,7 @@ _WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def fills_its_storage(tensor: Tensor) -> bool:
-    """Whether the memory holds the tensor's entries in order, and nothing else."""
+    """Return True if the memory holds the tensor's entries in order, and nothing else."""
     return (
         not is_plain(tensor)
         or not tensor.numel()
@@ -168,7 +168,7 @@ def fills_its_storage(tensor: Tensor) -> bool:
 
 
 def overlaps(tensor: Tensor) -> bool:
-    """Whether entries of a strided tensor may share memory.
+    """Return True if entries of a strided tensor may share memory.
 
     >>> overlaps(torch.ones(1).expand(3)), overlaps(torch.ones(4).unfold(0, 2, 1)), overlaps(torch.ones(3, 4).T)
     (True, True, False)

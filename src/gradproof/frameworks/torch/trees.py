@@ -40,7 +40,7 @@ def leaves(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def is_flat(tree: tuple[Any, ...] | list[Any], kind: type) -> bool:
-    """Whether every leaf of a kind is a member itself, and every container a tuple, which never changes.
+    """Return True if every leaf of a kind is a member itself, and every container a tuple, which never changes.
 
     >>> is_flat([1, None, (2, (3,))], int), is_flat((1, (2, 3)), str), is_flat((1, [2.0]), int)
     (False, True, False)

@@ -1,4 +1,4 @@
-"""Whose fault a broken contract is: some rules of torch's own break it where nothing that the user wrote does."""
+"""Attribute a broken contract: some of torch's own rules break it, without any rule of the user's involved."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Holds = Callable[[TorchSubject, Context], Outcome]
 
 
 def excusing_torch(holds: Holds) -> Holds:
-    """The contract, which where only torch's own rules break it is an ability that torch does not have."""
+    """Return the test of a contract, which reports a missing ability of torch if only torch's rules break it."""
 
     def excused(subject: TorchSubject, context: Context) -> Outcome:
         outcome = holds(subject, context)

@@ -10,8 +10,8 @@ from torch import Tensor
 from gradproof._options import ContractName
 from gradproof.frameworks.torch.contracts.comparison import gap, noise_of_pullback
 from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
-from gradproof.frameworks.torch.contracts.pullbacks import coordinates, described
-from gradproof.frameworks.torch.contracts.vmap_rules import own_batches
+from gradproof.frameworks.torch.contracts.pullbacks import coordinates, describe
+from gradproof.frameworks.torch.contracts.vmap_rules import vmap_rules
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 
@@ -24,10 +24,10 @@ def batched(subject: TorchSubject, context: Context) -> Outcome:
     try:
         found = _at_once(subject, cotangents)
     except Exception as error:
-        outcome = own_batches(subject, context)
+        outcome = vmap_rules(subject, context)
         if outcome.findings:
             return outcome
-        return Outcome(absent=f"the backward does not run under torch.func.vmap ({described(error)})")
+        return Outcome(absent=f"the backward does not run under torch.func.vmap ({describe(error)})")
     for row, cotangent in enumerate(cotangents):
         gradient = coordinates(subject, [None if part is None else part[row] for part in found])
         expected = expected if cotangent is first else subject.pullback(cotangent)
@@ -47,7 +47,7 @@ def batched(subject: TorchSubject, context: Context) -> Outcome:
                 argument=place.path,
                 hint="Look for a vmap rule of its own, or for a backward that keeps a state or looks at memory.",
             )
-    return own_batches(subject, context)
+    return vmap_rules(subject, context)
 
 
 def _at_once(subject: TorchSubject, cotangents: list[Tensor]) -> list[Tensor | None]:

@@ -11,7 +11,7 @@ from gradproof._options import ContractName
 from gradproof.engine.subject import Step
 from gradproof.frameworks.torch.contracts.comparison import gap, noise_of_pushforward
 from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
-from gradproof.frameworks.torch.contracts.pullbacks import described
+from gradproof.frameworks.torch.contracts.pullbacks import describe
 from gradproof.frameworks.torch.storage import replica
 from gradproof.frameworks.torch.subject.arguments import Call
 from gradproof.frameworks.torch.subject.dual_numbers import apart
@@ -28,7 +28,7 @@ def batched_forward(subject: TorchSubject, context: Context) -> Outcome:
     try:
         found = _at_once(subject, directions)
     except Exception as error:
-        return Outcome(absent=f"the function does not run under torch.func.vmap and jvp ({described(error)})")
+        return Outcome(absent=f"the function does not run under torch.func.vmap and jvp ({describe(error)})")
     for direction, tangent in zip(directions, found, strict=True):
         expected = subject.pushforward(direction)
         worst = gap(

@@ -1,4 +1,4 @@
-"""When two answers that ought to be one differ by more than rounding."""
+"""Compare two vectors that should be equal up to rounding."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STEP = 8.0  # units of rounding by which inputs are moved to the same end
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Where two answers differ most, and what they say there."""
+    """The coordinate where two vectors differ most, and both values there."""
 
     coordinate: int
     expected: float

@@ -17,7 +17,7 @@ INCOMING = "a non-contiguous incoming gradient"
 INPUTS = "inputs of other strides, at the same value,"
 ADVICE = {
     INCOMING: "Incoming gradients are often views, or expanded: use reshape instead of view, and contiguous() before a "
-    "kernel that walks through memory.",
+    "kernel that indexes memory itself.",
     INPUTS: "Look for memory that the backward reads or fills in another tensor's order.",
 }
 

@@ -54,7 +54,7 @@ def detached(subject: TorchSubject, context: Context) -> Outcome:
 
 
 def _is_gradient_of_one_s_own(subject: TorchSubject) -> bool:
-    """Whether this is the gradient of a function, as a function, in which a rule of the user's has a part."""
+    """Return True if this is the gradient of a function, as a function, in which a rule of the user's has a part."""
     return isinstance(subject.call, GradientCall) and bool(custom_functions(subject.call.subject.results))
 
 
@@ -74,7 +74,7 @@ def _unconnected(subject: TorchSubject, direction: Tensor) -> dict[str, Tensor]:
 
 
 def _follows(subject: TorchSubject, centre: Tensor, near: Tensor | None, far: Tensor | None) -> bool:
-    """Whether some entry changes clearly, and in proportion to the step."""
+    """Return True if some entry changes clearly, and in proportion to the step."""
     if near is None or far is None or not centre.shape == near.shape == far.shape:
         return False
     once, twice = near - centre, far - centre

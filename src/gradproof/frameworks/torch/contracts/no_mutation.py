@@ -1,4 +1,4 @@
-"""A backward only reads: inputs, results, what was saved for it, and the incoming gradient stay as they are."""
+"""Contract: a backward does not write to inputs, results, saved tensors or its incoming gradient."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ ADVICE = "Others still read it: compute out of place, or clone it first."
 
 
 class Watch:
-    """Tensors as they were, each with the words for it."""
+    """Snapshots of tensors, each with a name, that are compared with the tensors later."""
 
     def __init__(self) -> None:
         self._seen: list[tuple[str, Tensor, int, Snapshot]] = []
 
     def add(self, words: str, tensor: Tensor) -> None:
-        """Remember a tensor as it is now."""
+        """Take a snapshot of a tensor."""
         self._seen.append((words, tensor, version_of(tensor), Snapshot(tensor)))
 
-    def disturbed(self) -> str | None:
-        """The words for the first tensor that is not what it was."""
+    def mutated(self) -> str | None:
+        """Return the name of the first tensor that has changed since its snapshot; None if none has."""
         for words, tensor, version, seen in self._seen:
             if version_of(tensor) != version or not seen.is_of(tensor):
                 return words
@@ -37,11 +37,11 @@ class Watch:
 
 
 def no_mutation(subject: TorchSubject, context: Context) -> Outcome:
-    """Compare everything that a backward may read, before and after it ran for the first time."""
+    """Compare everything that a backward may read before and after its first run."""
     if subject.detached:
         return KEPT
     incoming = context.incoming(subject)
-    made = _made_anew(subject) if custom_nodes(subject.results) else None
+    made = _fresh_call(subject) if custom_nodes(subject.results) else None
     leaves, results, notes = made or (subject.leaves, subject.results, ())
     own, whole = custom_nodes(results), Watch()
     for part, leaf in zip(subject.inputs.parts, leaves, strict=True):
@@ -58,14 +58,14 @@ def no_mutation(subject: TorchSubject, context: Context) -> Outcome:
     finally:
         for handle in handles:
             handle.remove()
-    words = written[0] if written else whole.disturbed()
+    words = written[0] if written else whole.mutated()
     if words is not None:
         return broken(ContractName.NO_MUTATION, f"The backward writes to {words}.", hint=ADVICE)
     return Outcome(notes=notes)
 
 
 def _guarded(node: Any, written: list[str]) -> tuple[Any, Any]:
-    """Hooks around one Function's backward, which see its incoming gradients."""
+    """Register hooks around one Function's backward, which compare its incoming gradients."""
     watch = Watch()
 
     def before(incoming: tuple[Tensor | None, ...]) -> None:
@@ -74,16 +74,16 @@ def _guarded(node: Any, written: list[str]) -> tuple[Any, Any]:
                 watch.add(f"the incoming gradient of {function_name(node)}", gradient)
 
     def after(_: Any, __: Any) -> None:
-        if (found := watch.disturbed()) is not None:
+        if (found := watch.mutated()) is not None:
             written.append(found)
 
     return node.register_prehook(before), node.register_hook(after)
 
 
-def _made_anew(subject: TorchSubject) -> tuple[list[Tensor], list[Tensor], tuple[str, ...]] | None:
-    """Leaves and results of a call of its own, and a note where it overwrites what its Functions saved.
+def _fresh_call(subject: TorchSubject) -> tuple[list[Tensor], list[Tensor], tuple[str, ...]] | None:
+    """Return leaves and results of a new call, and a note if the call overwrites what its Functions saved.
 
-    That happens unseen by autograd, and the numbers say whether it matters.
+    Autograd does not notice that. Whether it makes the gradient wrong, the probes find out.
     """
     copies: dict[tuple[Any, ...], Tensor] = {}
 

@@ -1,4 +1,4 @@
-"""A jvp only reads: inputs, the tangents that come in, and the results stay as they are."""
+"""Contract: a jvp does not write to inputs, incoming tangents or results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gradproof.engine.subject import Step
 from gradproof.frameworks.torch.contracts.comparison import gap, noise_of_values
 from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
 from gradproof.frameworks.torch.contracts.no_mutation import ADVICE, Watch
-from gradproof.frameworks.torch.contracts.pullbacks import described
+from gradproof.frameworks.torch.contracts.pullbacks import describe
 from gradproof.frameworks.torch.introspection.autograd_graph import custom_functions, has_forward_rule
 from gradproof.frameworks.torch.storage import replica
 from gradproof.frameworks.torch.subject.dual_numbers import push_level
@@ -32,9 +32,9 @@ def no_mutation_forward(subject: TorchSubject, context: Context) -> Outcome:
         )
         values = subject.outputs.coordinates(pushing.values)
     except Exception as error:
-        return Outcome(absent=f"the jvp cannot be watched ({described(error)})")
-    if pushing.disturbed is not None:
-        return broken(ContractName.NO_MUTATION_FORWARD, f"The jvp writes to {pushing.disturbed}.", hint=ADVICE)
+        return Outcome(absent=f"the jvp cannot be watched ({describe(error)})")
+    if pushing.mutated is not None:
+        return broken(ContractName.NO_MUTATION_FORWARD, f"The jvp writes to {pushing.mutated}.", hint=ADVICE)
     worst = gap(subject.centre, values, precision=subject.numbers.precision, noise=lambda: noise_of_values(subject))
     if worst is None:
         return KEPT
@@ -48,15 +48,15 @@ def no_mutation_forward(subject: TorchSubject, context: Context) -> Outcome:
 
 
 class _Pushing:
-    """One call on dual numbers, and what was seen around it."""
+    """One call on dual numbers, with snapshots of what it may not write to."""
 
     def __init__(self, subject: TorchSubject) -> None:
         self.subject = subject
         self.values: list[Tensor] = []
-        self.disturbed: str | None = None
+        self.mutated: str | None = None
 
     def results(self, duals: Sequence[Tensor]) -> list[Tensor]:
-        """The results on dual numbers; their values are kept, and what is not as it was before."""
+        """Return the results on dual numbers; keep their values, and the name of a tensor that was written to."""
         subject, watch = self.subject, Watch()
         rest = subject.caller.copies()
         for part, dual in zip(subject.inputs.parts, duals, strict=True):
@@ -67,6 +67,6 @@ class _Pushing:
             if number not in subject.varied and not subject.caller.written[number]:
                 watch.add(slot.path, rest[number])
         results = subject.results_of(duals, rest)
-        self.disturbed = watch.disturbed()
+        self.mutated = watch.mutated()
         self.values = [forward_ad.unpack_dual(result).primal.detach() for result in results]  # type: ignore[no-untyped-call]  # torch's own
         return results

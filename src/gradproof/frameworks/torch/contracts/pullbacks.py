@@ -1,4 +1,4 @@
-"""Asking autograd for gradients in ways of one's own: other incoming gradients, results or leaves."""
+"""Pullbacks for contracts: with other incoming gradients, results or leaves than those of the subject."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def gradients(
     results: Sequence[Tensor] | None = None,
     leaves: Sequence[Tensor] | None = None,
 ) -> list[Tensor | None]:
-    """The gradients as autograd gives them: None for an input without influence."""
+    """Return the gradients as autograd computes them: None for an input without influence."""
     subject.tally.pullbacks += 1
     try:
         with subject.caller.timed():
@@ -38,14 +38,14 @@ def gradients(
                 allow_unused=True,
             )
     except Exception as error:
-        raise DerivativeError(described(error)) from error
+        raise DerivativeError(describe(error)) from error
     return list(found)
 
 
 def arriving(subject: TorchSubject, leaf: Tensor, incoming: Sequence[Tensor]) -> Tensor:
-    """The gradient that a backward leaves in a leaf.
+    """Return the gradient that a backward accumulates in a leaf.
 
-    Torch adds up few sparse layouts: a gradient may travel in one of them, and be put into the leaf's own on arrival.
+    Torch adds few sparse layouts. A gradient may have one of those on its way, and the leaf's layout once accumulated.
     """
     subject.tally.pullbacks += 1
     held, leaf.grad = leaf.grad, None
@@ -55,18 +55,18 @@ def arriving(subject: TorchSubject, leaf: Tensor, incoming: Sequence[Tensor]) ->
         assert leaf.grad is not None
         return leaf.grad
     except Exception as error:
-        raise DerivativeError(described(error)) from error
+        raise DerivativeError(describe(error)) from error
     finally:
         leaf.grad = held
 
 
 def coordinates(subject: TorchSubject, found: Sequence[Tensor | None]) -> Tensor:
-    """Gradients as one vector; zero for an input without influence."""
+    """Return gradients as one vector; zero for an input without influence."""
     return subject.inputs.coordinates(found)
 
 
 def left_out(count: int) -> list[Sequence[int]]:
-    """Which of several to leave undefined: one at a time, or of many every other one.
+    """Return the groups of outputs or inputs to leave undefined: one at a time, or every other one of many.
 
     >>> left_out(1), left_out(3)
     ([], [(0,), (1,), (2,)])
@@ -78,13 +78,13 @@ def left_out(count: int) -> list[Sequence[int]]:
 
 
 def custom_nodes(results: Sequence[Tensor]) -> list[Any]:
-    """The nodes of the user's own autograd Functions behind the results, up to a few."""
+    """Return the nodes of autograd Functions written in Python behind the results, up to a few."""
     own = (node for node in nodes(results) if function_class(node) is not None)
     return [node for node, _ in zip(own, range(FUNCTIONS), strict=False)]
 
 
 def saved_by(own: Sequence[Any]) -> Iterator[tuple[Any, Tensor]]:
-    """The tensors that Functions saved, each with its node."""
+    """Yield the tensors that Functions saved, each with its node."""
     for node in own:
         try:
             saved = node.saved_tensors
@@ -94,16 +94,16 @@ def saved_by(own: Sequence[Any]) -> Iterator[tuple[Any, Tensor]]:
 
 
 def function_name(node: Any) -> str:
-    """What the user calls the Function behind a node."""
+    """Return the name of the Function behind a node."""
     kind = function_class(node)
     assert kind is not None
     return kind.__name__
 
 
-def described(error: Exception) -> str:
-    """An error in one line; of a long one, such as torch's list of all its backends, the first sentence.
+def describe(error: Exception) -> str:
+    """Describe an error in one line: the first sentence of a long message, such as torch's list of its backends.
 
-    >>> described(ValueError("This does not work. " + 50 * "Whatever. "))
+    >>> describe(ValueError("This does not work. " + 50 * "Whatever. "))
     'ValueError: This does not work.'
     """
     first = str(error).strip().split("\n", 1)[0]

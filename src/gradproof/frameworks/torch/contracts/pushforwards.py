@@ -1,4 +1,4 @@
-"""Pushing tangents forward in ways of one's own."""
+"""Pushforwards for contracts: with undefined tangents, or with zeros without memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from gradproof.engine.subject import DerivativeError
-from gradproof.frameworks.torch.contracts.pullbacks import described
+from gradproof.frameworks.torch.contracts.pullbacks import describe
 from gradproof.frameworks.torch.internals import is_zero_tensor
 from gradproof.frameworks.torch.storage import replica
 from gradproof.frameworks.torch.subject.dual_numbers import push_level
@@ -15,7 +15,7 @@ from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 
 def pushed(subject: TorchSubject, tangents: Sequence[Tensor | None]) -> Tensor:
-    """The outputs' tangents as one vector; an input whose tangent is None is passed as a plain tensor."""
+    """Return the outputs' tangents as one vector; an input whose tangent is None is passed without a tangent."""
     evaluations = subject.tally.evaluations
     points = [replica(point) for point in subject.points]
     # copies, since a jvp may write to them; zeros without memory stay what they are
@@ -23,7 +23,7 @@ def pushed(subject: TorchSubject, tangents: Sequence[Tensor | None]) -> Tensor:
     try:
         return subject.outputs.coordinates(push_level(subject.results_of, points, own)).clone()
     except Exception as error:
-        raise DerivativeError(described(error)) from error
+        raise DerivativeError(describe(error)) from error
     finally:
         subject.tally.evaluations = evaluations  # the call counts as a pushforward
         subject.tally.pushforwards += 1

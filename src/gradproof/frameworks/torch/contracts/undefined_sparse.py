@@ -1,7 +1,7 @@
-"""What torch puts in the place of an undefined gradient of a sparse tensor: zeros that store nothing.
+"""Undefined gradients of sparse tensors: torch replaces them by zeros that store no entry.
 
-A backward that reads the values of its incoming gradient one by one, as they lie on the pattern of its output, finds
-none there. Where no output of its Function is used it is seldom called at all, so that is no fault of it.
+A backward that reads the values of its incoming gradient on the pattern of its output fails on those zeros. It is
+seldom called without a gradient, so this is a note and not a finding.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def raises_alike_for_empty_zeros(
     ordinary: Callable[[], object],
     undefined: Callable[[], object],
 ) -> bool:
-    """Whether what raised with undefined gradients raises the same with zeros that store nothing in their place.
+    """Return True if what raised with undefined gradients raises the same with zeros that store nothing in their place.
 
     Torch lets nobody put anything in the place of an undefined gradient, so they are put in that of ordinary ones.
     """

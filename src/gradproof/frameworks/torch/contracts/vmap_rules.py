@@ -1,4 +1,4 @@
-"""A Function's own vmap rule gives what a loop gives: the same values, and the same gradients."""
+"""Contract: a Function's own vmap rule gives the same values and gradients as a loop."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STEP = 2.0**-6  # of the inputs' size, to the other point of the batch
 ADVICE = "Look at the vmap staticmethod of {names}: which dimension it batches over, and what it makes of it."
 
 
-def own_batches(subject: TorchSubject, context: Context) -> Outcome:
+def vmap_rules(subject: TorchSubject, context: Context) -> Outcome:
     """The point and another as a batch, and each by itself, where a Function says how it is batched.
 
     A function that cannot be batched as a whole does not break the law.

@@ -1,7 +1,8 @@
-"""Which part of a function is wrong: each module and each autograd Function, at the inputs that it received.
+"""Find the parts of a wrong function that are wrong by themselves: modules and autograd Functions.
 
-Only a check that has failed asks. The function runs once more, with what its parts receive written down; then every
-part is judged by itself, the innermost first, and those that are wrong while nothing inside them is are to blame.
+This is done for a check that has failed. The function runs once more while the inputs of its parts are recorded. Every
+part is then judged by itself at those inputs, the innermost first. A part that is wrong, and contains no wrong part, is
+a culprit.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ class Keyworded(nn.Module):
         return self.module(*args, **kwargs)
 
 
-def blamed(judgement: Judgement, subject: TorchSubject, judge: Judge) -> Judgement:
-    """The judgement, whose first finding about values names the parts that are wrong by themselves."""
+def with_culprits(judgement: Judgement, subject: TorchSubject, judge: Judge) -> Judgement:
+    """Return the judgement with the culprits in its first finding about values."""
     wrong = [finding for finding in judgement.findings if finding.kind in KINDS]
     if not wrong:
         return judgement
@@ -53,7 +54,7 @@ def blamed(judgement: Judgement, subject: TorchSubject, judge: Judge) -> Judgeme
 
 
 def culprits(subject: TorchSubject, judge: Judge) -> tuple[Culprit, ...]:
-    """The parts that are wrong by themselves; none where there are no parts, or each is right."""
+    """Return the parts that are wrong by themselves."""
     try:
         calls = _traced(subject)
     except Exception:  # not every module takes hooks, and not every graph can be read any more
@@ -67,7 +68,7 @@ def culprits(subject: TorchSubject, judge: Judge) -> tuple[Culprit, ...]:
 
 
 def _traced(subject: TorchSubject) -> list[Received]:
-    """What the parts received in one more run; nothing where there are no parts to tell apart."""
+    """Run the function once more, and return the calls of its parts; none if it has fewer than two."""
     modules = modules_of(subject.call.function)
     applied = [kind for node in nodes(subject.results) if (kind := function_class(node))]
     if not modules and len(applied) < 2:
@@ -79,7 +80,7 @@ def _traced(subject: TorchSubject) -> list[Received]:
 
 
 def _groups(calls: list[Received]) -> Iterator[list[Received]]:
-    """The order in which parts are suspected: Functions, then modules from the innermost out, torch's own last."""
+    """Yield the calls in the order in which they are judged: Functions, modules from the innermost, torch's last."""
     yield [call for call in calls if call.is_function]
     modules = [call for call in calls if not call.is_function]
     for depth in sorted({call.depth for call in modules}, reverse=True):
@@ -89,7 +90,7 @@ def _groups(calls: list[Received]) -> Iterator[list[Received]]:
 
 
 def _wrong(subject: TorchSubject, calls: list[Received], judge: Judge) -> Iterator[tuple[Received, Judgement]]:
-    """Those of some calls that are wrong by themselves."""
+    """Yield the calls that are wrong by themselves."""
     repeats: dict[Any, int] = {}
     for call in calls[:CHECKS]:
         kind = call.part if call.is_function else type(call.part)
@@ -102,7 +103,7 @@ def _wrong(subject: TorchSubject, calls: list[Received], judge: Judge) -> Iterat
 
 
 def _judged(subject: TorchSubject, call: Received, judge: Judge) -> Judgement | None:
-    """A part judged by itself; None where it cannot be."""
+    """Judge a part by itself; None if it cannot be called by itself."""
     function: Any = call.part
     inputs: tuple[Any, ...] = call.args
     if call.is_function:
@@ -113,7 +114,7 @@ def _judged(subject: TorchSubject, call: Received, judge: Judge) -> Judgement | 
         alone = Call(function, inputs)
         with TorchSubject(alone, alone.select(None), alone.slots, subject.tally) as part:
             return judge(part)
-    except Exception:  # what cannot be called by itself cannot be blamed
+    except Exception:  # a part that cannot be called by itself cannot be judged
         return None
 
 

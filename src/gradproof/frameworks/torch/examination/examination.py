@@ -1,4 +1,4 @@
-"""One examination: which derivatives of a function are judged, each as a subject in a mode, and what they add up to."""
+"""Examine one function: choose the derivatives to check, judge each as a subject in a mode, and join the judgements."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from gradproof._options import ContractName, Options
+from gradproof._options import Options
 from gradproof.engine.adjoint import adjoint_disagreement
 from gradproof.engine.diagnosis import diagnosed
 from gradproof.engine.findings import raised
@@ -16,16 +16,15 @@ from gradproof.engine.judging import judge
 from gradproof.engine.options import Probing
 from gradproof.engine.pictures import BLOCKS, FULL_BLOCKS, heat_map
 from gradproof.engine.precision import judge_rounded
-from gradproof.engine.results import Finding, Obstacle, Reason, Verdict
+from gradproof.engine.results import Obstacle, Reason, Verdict
 from gradproof.engine.scales import overshadowed
 from gradproof.engine.subject import DerivativeError, Subject
 from gradproof.engine.verdict import Judgement
 from gradproof.engine.views import in_mode
 from gradproof.errors import InputError
-from gradproof.frameworks.torch.contracts import CONTRACTS, Context, Contract, Outcome
-from gradproof.frameworks.torch.contracts.contract import broken
-from gradproof.frameworks.torch.examination.culprits import blamed
-from gradproof.frameworks.torch.examination.unsupported import all_plain, available, has_raised, missing, torch_lacks
+from gradproof.frameworks.torch.examination.contract_runner import with_contracts
+from gradproof.frameworks.torch.examination.culprits import with_culprits
+from gradproof.frameworks.torch.examination.unsupported import has_raised, is_unsupported, joined, unsupported
 from gradproof.frameworks.torch.internals import dual_level_is_open
 from gradproof.frameworks.torch.introspection.autograd_graph import (
     custom_functions,
@@ -46,7 +45,8 @@ SEMANTICS = {
     True: "(masked=True: the stored entries are the inputs.)",
     False: "(masked=False: every entry is an input, and zero where nothing is stored.)",
 }
-WAVERINGS, GRANTED = 4, 4.0  # answers that are compared, and how much more others may differ
+REPEATS = 4  # pullbacks that are compared to measure nondeterminism
+MARGIN = 4.0  # times the largest difference among them: further pullbacks may differ more
 DOUBLE = 1e-15  # the spacing of double-precision numbers near one is below this
 
 
@@ -55,7 +55,7 @@ def _silent(_done: int, _of: int) -> None:
 
 
 class Examination:
-    """All questions about one function at one point."""
+    """The checks of one function at one point."""
 
     is_whole = True  # a part of a function is examined by `_PartExamination`
 
@@ -69,14 +69,14 @@ class Examination:
         progress: Progress = _silent,
     ) -> None:
         self.subject, self.options, self.seed, self.progress = subject, options, seed, progress
-        self.mapping = self.is_whole and options.explain
-        self.blaming = self.mapping and options.order == 1
+        self.draws_maps = self.is_whole and options.explain
+        self.finds_culprits = self.draws_maps and options.order == 1
         self.incoming = incoming or Incoming()
         self.notes: list[str] = []
         self.derivatives: dict[str, None] = {}
 
     def judgement(self) -> Judgement:
-        """What all answers add up to."""
+        """Judge every derivative that was asked for, and join the judgements."""
         if dual_level_is_open() and "forward" in self._asked():
             raise InputError(
                 "A forward_ad.dual_level is open, and torch has one at a time: leave it before checking forward mode."
@@ -84,13 +84,13 @@ class Examination:
         if self.subject.mutated:
             whole = _mutated(self.subject.mutated)
         else:
-            whole = available(list(self._second_order() if self.options.order == 2 else self._first_order()))
-            whole = blamed(whole, self.subject, self._part) if self.blaming else whole
+            whole = joined(list(self._second_order() if self.options.order == 2 else self._first_order()))
+            whole = with_culprits(whole, self.subject, self._part) if self.finds_culprits else whole
         notes = (*dict.fromkeys(whole.notes), *self.subject.notes, *self.notes)
         return whole if notes == whole.notes else replace(whole, notes=notes)
 
     def _part(self, part: TorchSubject) -> Judgement:
-        """A part of the function judged by itself, briefly."""
+        """Judge a part of the function by itself, with one probe and no contracts."""
         brief = replace(self.options, coverage="probe", contracts=(), probes=1, progress=False)
         return _PartExamination(part, brief, self.seed).judgement()
 
@@ -125,7 +125,7 @@ class Examination:
             except Exception as error:
                 for label in (f"{outer} over {inner}" for outer in outers):
                     failed = _failed(self.subject, label, inner, error)
-                    yield missing(failed, label) if torch_lacks(self.subject, inner, failed) else failed
+                    yield unsupported(failed, label) if is_unsupported(self.subject, inner, failed) else failed
                 continue
             for outer in outers:
                 label = f"{outer} over {inner}"
@@ -134,12 +134,14 @@ class Examination:
                     yield _failed(derived, label, outer, reason)
                 else:
                     found = self._retried(self._judged(derived, outer, label), inner, outer, label)
-                    yield self._as_far_as_told(derived, found, label) if outer == inner == "forward" else found
+                    yield (
+                        self._without_tangents_of_jvps(derived, found, label) if outer == inner == "forward" else found
+                    )
 
-    def _as_far_as_told(self, derived: TorchSubject, found: Judgement, label: str) -> Judgement:
-        """Torch calls a Function's jvp with forward mode off, and takes its tangents for zeros.
+    def _without_tangents_of_jvps(self, derived: TorchSubject, found: Judgement, label: str) -> Judgement:
+        """Judge forward over forward of a Function with a jvp, of which torch takes all second tangents for zeros.
 
-        That is a failure where nothing else is asked for, and a note beside the other nestings.
+        That is a failure if nothing else was asked for, and a note beside the other nestings.
         """
         own = [kind.__name__ for kind in custom_functions(self.subject.results) if has_forward_rule(kind)]
         if not own or found.verdict is not Verdict.FAIL or (has_raised(found) and set(self.derivatives) == {label}):
@@ -147,10 +149,10 @@ class Examination:
         del self.derivatives[label]
         reason = f"torch gives no tangents of a Function's jvp, whatever it computes ({', '.join(own[:8])})"
         failed = _failed(derived, label, "forward", NotImplementedError(reason))
-        return failed if not self.derivatives else missing(failed, label)
+        return failed if not self.derivatives else unsupported(failed, label)
 
     def _retried(self, found: Judgement, inner: str, outer: str, label: str) -> Judgement:
-        """Reverse mode cannot go back through every dual number; then through `torch.func.jvp`, if that can."""
+        """Judge reverse over forward again by `torch.func.jvp` if reverse mode cannot differentiate dual numbers."""
         if (outer, inner) != ("reverse", "forward") or not has_raised(found):
             return found
         try:
@@ -163,7 +165,7 @@ class Examination:
         return replace(again, notes=(*again.notes, note))
 
     def _nestings(self) -> dict[str, list[str]]:
-        """For each inner mode the outer ones."""
+        """Return the outer modes for each inner mode."""
         if self.options.nestings is None:
             modes = self._modes()
             found = {inner: list(modes) for inner in modes}
@@ -177,7 +179,7 @@ class Examination:
         return given
 
     def _judged(self, subject: TorchSubject, mode: str, label: str) -> Judgement:
-        """One derivative judged; in low precision by the same function in double precision, where there is one."""
+        """Judge one derivative; one in low precision by the same function in double precision, if that runs."""
         self.derivatives[label] = None
         options, seed = self.options, self.seed
         ask = partial(judge_fully, progress=self.progress) if options.coverage == "full" else judge
@@ -190,77 +192,33 @@ class Examination:
         probing = self._probing(subject, mode)
         with silence():
             found = ask(judged, probes=options.probes, seed=seed, options=probing)
-            if self.mapping and any(each.kind == "wrong-gradient" for each in found.findings):
+            if self.draws_maps and any(each.kind == "wrong-gradient" for each in found.findings):
                 blocks = FULL_BLOCKS if options.coverage == "full" else BLOCKS
                 found = replace(found, maps=heat_map(shown, seed, probing, blocks=blocks, measured=found.measured))
-        found = self._held_to_contracts(subject, mode, found).named(label)
-        return missing(found, label) if torch_lacks(subject, mode, found) else _in_sparse_words(subject, found)
+        found = with_contracts(found, subject, mode, options, seed).named(label)
+        return unsupported(found, label) if is_unsupported(subject, mode, found) else _with_semantics(subject, found)
 
     def _probing(self, subject: TorchSubject, mode: str) -> Probing:
-        """What the engine is told; of a backward that may waver, how much it does, which no entry is blamed for."""
-        told = self.options.probing
-        if not told.nondet_tol or mode != "reverse" or not subject.inputs.size or not subject.outputs.size:
-            return told
+        """Return the engine's options. A measured nondeterminism of the backward is tolerated in every entry."""
+        probing = self.options.probing
+        if not probing.nondet_tol or mode != "reverse" or not subject.inputs.size or not subject.outputs.size:
+            return probing
         try:
-            answers = [subject.pullback(subject.cotangent(self.seed)) for _ in range(WAVERINGS)]
-        except DerivativeError:  # which is told where it is asked about in earnest
-            return told
+            answers = [subject.pullback(subject.cotangent(self.seed)) for _ in range(REPEATS)]
+        except DerivativeError:  # the check itself reports it
+            return probing
         width = max(float((answer - answers[0]).abs().max()) for answer in answers[1:])
-        if not 0 < width <= told.nondet_tol:
-            return told
-        granted = min(GRANTED * width, told.nondet_tol)
+        if not 0 < width <= probing.nondet_tol:
+            return probing
+        allowed = min(MARGIN * width, probing.nondet_tol)
         self.notes.append(
-            f"The backward's answers differ by {width:.1e} from call to call (nondet_tol={told.nondet_tol:g}): an "
-            f"error of less than {granted:.1e} in an entry is not told from that."
+            f"The backward is nondeterministic: its gradients differ by {width:.1e} from call to call (nondet_tol="
+            f"{probing.nondet_tol:g}). An error of less than {allowed:.1e} in an entry cannot be detected."
         )
-        return replace(told, atol=max(told.atol, granted))
-
-    def _held_to_contracts(self, subject: TorchSubject, mode: str, found: Judgement) -> Judgement:
-        """The judgement, with the contracts of this mode that are broken."""
-        asked = self.options.contracts
-        if asked is not None and not asked:
-            return found
-        wanted = [contract for name, contract in CONTRACTS.items() if asked is None or name in asked]
-        chosen = [each for each in wanted if each.mode == mode and (asked is not None or each.is_usual(subject))]
-        if not chosen or not subject.inputs.size or not subject.outputs.size or _unanswered(found):
-            return found
-        subject.forget()
-        context = Context(
-            seed=self.seed,
-            nondet_tol=self.options.nondet_tol,
-            dtypes=self.options.dtypes,
-            full=self.options.coverage == "full",
-        )
-        findings: list[Finding] = []
-        notes: list[str] = []
-        for contract in chosen:
-            outcome = self._outcome(contract, subject, context)
-            findings += outcome.findings
-            notes += outcome.notes
-            if outcome.absent and self.options.contracts is None:
-                notes += [f"Contract '{contract.name}': {outcome.absent}"] if all_plain(subject) else []
-            elif outcome.absent:
-                findings += broken(contract.name, outcome.absent, hint="Add the rule, or do not ask for it.").findings
-        if findings and findings[0].kind == ContractName.DETACHED and found.findings:
-            first = found.findings[0]  # one thing, said once
-            detached = replace(findings[0], argument=first.argument, entries=first.entries, diagnoses=first.diagnoses)
-            findings = [detached, *findings[1:]]
-            found = replace(found, findings=())
-        return replace(found, findings=(*found.findings, *findings), notes=(*found.notes, *notes))
-
-    @staticmethod
-    def _outcome(contract: Contract, subject: TorchSubject, context: Context) -> Outcome:
-        try:
-            return contract.holds(subject, context)
-        except DerivativeError as error:
-            return broken(
-                contract.name,
-                f"The derivative raised {error}",
-                hint=f"It was asked about the contract '{contract.name}'; an ordinary question it could answer.",
-            )
+        return replace(probing, atol=max(probing.atol, allowed))
 
     def _compared(self, answers: dict[str, Judgement]) -> dict[str, Judgement]:
-        """With values, pullback and pushforward at hand: where two of the three agree, the third is wrong."""
+        """Compare both modes: of values, pullback and pushforward, the one that contradicts the other two is wrong."""
         reverse, forward = answers["reverse"], answers["forward"]
         if reverse.verdict is Verdict.FAIL and forward.verdict is Verdict.PASS:
             answers["reverse"] = _explained(reverse, "The pushforward agrees with the values: the backward is wrong.")
@@ -274,22 +232,22 @@ class Examination:
 
 
 class _PartExamination(Examination):
-    """The questions about one part of a function that is wrong: it gets a diagnosis, but no map and no culprits."""
+    """The check of one part of a wrong function: with a diagnosis, but without a heat map and without culprits."""
 
     is_whole = False
 
 
 def _explaining(ask: Callable[..., Judgement]) -> Callable[..., Judgement]:
-    """A judge that also says what a mistake looks like."""
+    """Return a judge that also diagnoses what it finds wrong."""
 
-    def judged(subject: Subject, *, seed: int, **terms: Any) -> Judgement:
-        return diagnosed(subject, ask(subject, seed=seed, **terms), seed)
+    def judged(subject: Subject, *, seed: int, **options: Any) -> Judgement:
+        return diagnosed(subject, ask(subject, seed=seed, **options), seed)
 
     return judged
 
 
-def _in_sparse_words(subject: TorchSubject, found: Judgement) -> Judgement:
-    """What is said of sparse inputs, with the semantics under which it holds."""
+def _with_semantics(subject: TorchSubject, found: Judgement) -> Judgement:
+    """Add to findings about sparse inputs the semantics under which they hold."""
     if subject.inputs.plain:
         return found
     obstacle = found.obstacle
@@ -305,11 +263,6 @@ def _in_sparse_words(subject: TorchSubject, found: Judgement) -> Judgement:
     return replace(found, findings=tuple(findings))
 
 
-def _unanswered(found: Judgement) -> bool:
-    """Whether there is no derivative to speak of, or one that cannot be read."""
-    return has_raised(found) or any(finding.kind == "malformed-gradient" for finding in found.findings)
-
-
 def _explained(judgement: Judgement, side: str) -> Judgement:
     if has_raised(judgement):
         return judgement
@@ -321,7 +274,7 @@ def _explained(judgement: Judgement, side: str) -> Judgement:
 
 
 def _failed(subject: TorchSubject, label: str, inner: str, error: Exception) -> Judgement:
-    """The first derivative cannot be had as a function."""
+    """Judge a first derivative that cannot be computed, and so cannot be differentiated."""
     absent = isinstance(error, NotImplementedError)
     cause = DerivativeError(f"{type(error).__name__}: {error}", absent=absent)
     finding = raised(in_mode(subject, inner), cause)

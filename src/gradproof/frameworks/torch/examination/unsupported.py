@@ -1,4 +1,4 @@
-"""What torch itself cannot differentiate: nothing to judge, and a note beside what it can."""
+"""Derivatives that torch does not have: alone they are inconclusive, beside others they are a note."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 REENTRANT = "When use_reentrant=True"  # the first words of a checkpoint that gives no gradient of chosen inputs
 
 
-def torch_lacks(subject: TorchSubject, mode: str, found: Judgement) -> bool:
-    """Whether a derivative raised that is torch's own: one that cannot be asked for, or of sparse or masked tensors."""
+def is_unsupported(subject: TorchSubject, mode: str, found: Judgement) -> bool:
+    """Return True if a derivative of torch's own raised: torch does not support it, as for many sparse tensors."""
     if not has_raised(found):
         return False
     if REENTRANT in found.findings[0].message:
@@ -27,32 +27,32 @@ def torch_lacks(subject: TorchSubject, mode: str, found: Judgement) -> bool:
     return not (own if mode == "reverse" else [kind for kind in own if has_forward_rule(kind)])
 
 
-def missing(found: Judgement, label: str) -> Judgement:
-    """There is nothing to judge: torch cannot differentiate this."""
-    said = found.findings[0].message
+def unsupported(found: Judgement, label: str) -> Judgement:
+    """Return the judgement of a derivative that torch does not support."""
+    message = found.findings[0].message
     hint = "Differentiate with respect to the stored values, or convert to a layout that torch can differentiate."
-    if REENTRANT in said:
+    if REENTRANT in message:
         hint = "Check the function with use_reentrant=False."
-    message = f"Torch has no derivative ({label}) of this. {said}"
+    message = f"Torch has no derivative ({label}) of this. {message}"
     return Judgement(obstacle=Obstacle(Reason.UNSUPPORTED, message, hint), notes=found.notes)
 
 
-def available(judgements: list[Judgement]) -> Judgement:
-    """One judgement of several; what torch cannot differentiate is a note beside what it can."""
-    lacking = [each for each in judgements if each.obstacle and each.obstacle.reason is Reason.UNSUPPORTED]
-    found = [judgement for judgement in judgements if judgement not in lacking]
-    if not found or not lacking:
+def joined(judgements: list[Judgement]) -> Judgement:
+    """Join several judgements; a derivative that torch does not support is a note beside those that it does."""
+    unavailable = [each for each in judgements if each.obstacle and each.obstacle.reason is Reason.UNSUPPORTED]
+    found = [judgement for judgement in judgements if judgement not in unavailable]
+    if not found or not unavailable:
         return together(judgements)
     whole = together(found)
-    messages = tuple(judgement.message for judgement in lacking)
+    messages = tuple(judgement.message for judgement in unavailable)
     return replace(whole, notes=(*whole.notes, *messages), unsupported=messages)
 
 
 def has_raised(found: Judgement) -> bool:
-    """Whether there is no derivative to hold to anything."""
+    """Return True if the derivative raised, or if there is no rule for it."""
     return any(finding.kind.endswith(("-raised", "-rule")) for finding in found.findings)
 
 
 def all_plain(subject: TorchSubject) -> bool:
-    """Whether the inputs and outputs are strided tensors."""
+    """Return True if the inputs and outputs are strided tensors."""
     return subject.inputs.plain and subject.outputs.plain

@@ -1,4 +1,4 @@
-"""What autograd's graph behind some results is made of."""
+"""Inspect the autograd graph behind some results."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from torch import Tensor
 
 from gradproof.frameworks.torch.internals import function_class
 
-NODES = 20_000  # at most: what is learnt here is worth a note, and no more
+NODES = 20_000  # at most: the graph is inspected for notes and defaults, which are not worth more time
 
 
 def nodes(results: Sequence[Tensor]) -> Iterator[Any]:
-    """The nodes behind these results, each once."""
+    """Yield the nodes behind these results, each once."""
     waiting = [tensor.grad_fn for tensor in results if tensor.grad_fn is not None]
     seen = set(waiting)
     while waiting and len(seen) < NODES:
@@ -27,7 +27,7 @@ def nodes(results: Sequence[Tensor]) -> Iterator[Any]:
 
 
 def custom_functions(results: Sequence[Tensor]) -> list[type[torch.autograd.Function]]:
-    """The classes of the user's own autograd Functions among them: torch has some too."""
+    """Return the classes of the user's own autograd Functions behind the results; those of torch are left out."""
     found = (function_class(node) for node in nodes(results))
     return list(dict.fromkeys(kind for kind in found if kind is not None and not _is_of_torch(kind)))
 
@@ -37,15 +37,15 @@ def _is_of_torch(kind: type[torch.autograd.Function]) -> bool:
 
 
 def has_forward_rule(kind: type[torch.autograd.Function]) -> bool:
-    """Whether a Function defines its own jvp."""
+    """Return True if a Function defines its own jvp."""
     return kind.jvp is not torch.autograd.Function.jvp
 
 
 def has_batching_rule(kind: type[torch.autograd.Function]) -> bool:
-    """Whether a Function defines its own vmap."""
+    """Return True if a Function defines its own vmap."""
     return kind.vmap is not torch.autograd.Function.vmap and not kind.generate_vmap_rule
 
 
 def differentiable_once(results: Sequence[Tensor]) -> bool:
-    """Whether a backward behind these results, themselves gradients, refuses to be differentiated."""
+    """Return True if a backward behind these results, themselves gradients, refuses to be differentiated."""
     return any(node.name() == "torch::autograd::Error" for node in nodes(results))

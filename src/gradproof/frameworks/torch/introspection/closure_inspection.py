@@ -13,11 +13,11 @@ from torch import nn
 MANY = 64  # things in a container, of which no more are looked at
 
 
-def seen_by(function: Any) -> dict[str, Any]:
+def visible_objects(function: Any) -> dict[str, Any]:
     """What a function written in Python can see, by the names that it sees it under.
 
     >>> scale = 2
-    >>> seen_by(lambda x: scale * x)
+    >>> visible_objects(lambda x: scale * x)
     {'scale': 2}
     """
     seen: dict[str, Any] = {}
@@ -44,9 +44,9 @@ def seen_by(function: Any) -> dict[str, Any]:
     return seen
 
 
-def modules_seen_by(function: Any) -> dict[str, nn.Module]:
+def visible_modules(function: Any) -> dict[str, nn.Module]:
     """The modules among it, and in its containers, and of the object that a method belongs to."""
-    pairs = ((path, inner) for name, value in seen_by(function).items() for path, inner in _opened(name, value))
+    pairs = ((path, inner) for name, value in visible_objects(function).items() for path, inner in _opened(name, value))
     return {path: inner for path, inner in pairs if isinstance(inner, nn.Module)}
 
 

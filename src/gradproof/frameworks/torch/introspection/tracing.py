@@ -1,6 +1,6 @@
-"""What the parts of a function received while it ran: its modules, and its autograd Functions.
+"""Record the inputs that the parts of a function receive while it runs: its modules and its autograd Functions.
 
-Hooks and wrappers are in place during one call, and gone after it, whatever happens.
+Hooks and wrappers are installed for one call and removed afterwards, also if the call raises.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from gradproof.frameworks.torch import trees
-from gradproof.frameworks.torch.introspection.closure_inspection import modules_seen_by
+from gradproof.frameworks.torch.introspection.closure_inspection import visible_modules
 
 STORED = 1 << 24  # entries of tensors that are kept, all together
 Kind = type[torch.autograd.Function]
@@ -23,7 +23,7 @@ Kind = type[torch.autograd.Function]
 
 @dataclass(slots=True)
 class Received:
-    """One call of a part: what it is called, what it received, and whether other parts were called by it."""
+    """One call of a part: its name, its inputs, and the calls of other parts inside it."""
 
     name: str
     part: nn.Module | Kind
@@ -47,7 +47,7 @@ class Received:
 
 
 class Trace:
-    """The calls of parts, in order; while it is entered, they are written down."""
+    """A context that records the calls of parts, in order."""
 
     def __init__(self, modules: dict[nn.Module, str], kinds: Sequence[Kind]) -> None:
         self.calls: list[Received] = []
@@ -98,38 +98,38 @@ class Trace:
 
 
 def modules_of(function: Any) -> dict[nn.Module, str]:
-    """The modules that a function is, belongs to, or can see, each with its name; the function itself has none."""
+    """Return the modules inside a module, or those that a function captures, each with its name."""
     while isinstance(function, functools.partial):
         function = function.func
     if isinstance(function, nn.Module):
         return {module: name for name, module in function.named_modules() if module is not function}
     found: dict[nn.Module, str] = {}
-    for root, value in modules_seen_by(function).items():
+    for root, value in visible_modules(function).items():
         for name, module in value.named_modules():
             found.setdefault(module, f"{root}.{name}" if name else root)
     return found
 
 
 def _kept(leaf: Any) -> Any:
-    """A copy as it is now: what a part receives may be written to later."""
+    """Return a copy of a tensor, since the function may write to it later."""
     if not isinstance(leaf, Tensor):
         return leaf
     return leaf.detach().clone().requires_grad_(leaf.requires_grad)
 
 
 @contextmanager
-def _wrapped(kind: Kind, told: Callable[[tuple[Any, ...], dict[str, Any]], None]) -> Iterator[None]:
-    """A Function whose forward tells what it receives; torch looks the forward up at every call."""
+def _wrapped(kind: Kind, record: Callable[[tuple[Any, ...], dict[str, Any]], None]) -> Iterator[None]:
+    """Record the inputs of a Function's forward while the context is open; torch looks the forward up at every call."""
     own = "forward" in vars(kind)
     descriptor, forward = vars(kind).get("forward"), kind.forward
     takes_context = kind.setup_context is torch.autograd.Function.setup_context
 
     @functools.wraps(forward)
-    def telling(*args: Any, **kwargs: Any) -> Any:
-        told(args[1:] if takes_context else args, kwargs)
+    def recording(*args: Any, **kwargs: Any) -> Any:
+        record(args[1:] if takes_context else args, kwargs)
         return forward(*args, **kwargs)
 
-    kind.forward = staticmethod(telling)  # type: ignore[method-assign]  # put back below
+    kind.forward = staticmethod(recording)  # type: ignore[method-assign]  # put back below
     try:
         yield
     finally:

@@ -161,17 +161,17 @@ class Call:
 
 
 def differentiable(tensor: Tensor) -> bool:
-    """Whether derivatives with respect to this tensor exist."""
+    """Return True if derivatives with respect to this tensor exist."""
     return tensor.dtype.is_floating_point or tensor.dtype.is_complex
 
 
 def _is_opaque(tensor: Tensor) -> bool:
-    """Whether only oneDNN reads a tensor's memory."""
+    """Return True if only oneDNN reads a tensor's memory."""
     return tensor.is_mkldnn
 
 
 def _is_special(tensor: Tensor) -> bool:
-    """Whether a function may tell a tensor from a plain one with the same numbers."""
+    """Return True if a function may tell a tensor from a plain one with the same numbers."""
     return _is_opaque(tensor) or isinstance(tensor, nn.Parameter)
 
 
@@ -234,7 +234,7 @@ def _aliases(path: str, parameters: list[str]) -> frozenset[str]:
 
 
 def _means(wanted: int | str, names: frozenset[str]) -> bool:
-    """Whether what a user wants is a tensor of these names, or a container that holds it."""
+    """Return True if what a user wants is a tensor of these names, or a container that holds it."""
     if isinstance(wanted, bool) or not isinstance(wanted, (int, str)):
         raise InputError(f"wrt={wanted!r} is a {type(wanted).__name__}. Pass a position, a name or a path.")
     text = f"inputs[{wanted}]" if isinstance(wanted, int) else wanted

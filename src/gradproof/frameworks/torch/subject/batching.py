@@ -186,7 +186,7 @@ def _rows(space: Space, tensors: Sequence[Tensor], count: int) -> Tensor:
 
 
 def _same(batched: Tensor, plain: Tensor, precision: float) -> bool:
-    """Whether two answers differ by no more than the order of sums may make them."""
+    """Return True if two answers differ by no more than the order of sums may make them."""
     sizes = plain.abs()
     scale = float(torch.where(sizes.isfinite(), sizes, 0.0).max()) if plain.numel() else 0.0
     gap = (batched - plain).abs()

@@ -1,4 +1,4 @@
-"""Calling a function at a point and around it, with everything of the caller's left as it was."""
+"""Call a function at a point and at perturbed points, without lasting effects on the caller's objects."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ REFUSED = "cannot have requires_grad True"  # torch's words for an argument that
 
 @dataclass(slots=True)
 class Tally:
-    """What a check has spent so far, over all the functions that it calls."""
+    """The calls and the time that a check has spent so far."""
 
     evaluations: int = 0
     pullbacks: int = 0
@@ -36,7 +36,7 @@ class Tally:
 
 
 class Timed:
-    """Adds the time that passes within it to what is spent inside the user's code."""
+    """A context that adds its duration to the time spent in the user's code."""
 
     __slots__ = ("_began", "_tally")
 
@@ -51,7 +51,7 @@ class Timed:
 
 
 class BypassedError(Exception):
-    """Something that can be asked of the arguments alone, of a function that has the caller's tensors by itself."""
+    """The function uses the caller's own tensors and not its arguments, so that this derivative cannot be computed."""
 
 
 class Caller:
@@ -59,8 +59,8 @@ class Caller:
 
     Random draws are the same in every call. What the function is found to write to is copied afresh for every call.
 
-    A function may have the caller's own tensors by itself, as the parameters of a module that it calls, whatever it is
-    given in their place. Then these tensors lend themselves: while a call runs, and no longer, they hold other memory.
+    A function may use the caller's own tensors instead of its arguments, such as the parameters of a module that it
+    calls. These tensors then hold other memory while a call runs, and their own again afterwards.
     """
 
     def __init__(self, call: Call, varied: list[int], slots: list[Slot], tally: Tally) -> None:
@@ -76,7 +76,7 @@ class Caller:
         self._buffers = HeldBuffers(call.function)
 
     def at_the_point(self) -> tuple[list[Tensor], Any]:
-        """Private copies of all tensors, and the result of a call with a graph on them."""
+        """Return private copies of all tensors, and the result of a call on them with a graph."""
         copies = [replica(slot.tensor) for slot in self.slots]
         for copy, slot in zip(copies, self.slots, strict=True):
             if slot.tensor.requires_grad and differentiable(copy):
@@ -86,8 +86,8 @@ class Caller:
         try:
             result = self._graphed(copies)
         except BaseException as error:
-            self.put_back()
-            self._refuse_what_torch_does(error)
+            self.restore()
+            self._refuse_what_torch_refuses(error)
             if isinstance(error, Exception):
                 error.add_note(
                     f"gradproof: {self.call.name} raised this at the given inputs, before anything was checked."
@@ -103,8 +103,8 @@ class Caller:
         self._rest = [(number, _copier(self._tensors[number], written=self.written[number])) for number in rest]
         return copies, result
 
-    def _refuse_what_torch_does(self, error: BaseException) -> None:
-        """Say so where torch has no derivative with respect to what the caller named, which required none by itself."""
+    def _refuse_what_torch_refuses(self, error: BaseException) -> None:
+        """Raise an error that names the inputs of `wrt` with respect to which torch has no derivative."""
         named = [self.slots[number].path for number in self.varied if not self.slots[number].tensor.requires_grad]
         if named and REFUSED in str(error):
             raise InputError(
@@ -113,9 +113,9 @@ class Caller:
             ) from error
 
     def beside(self, moved: Sequence[Tensor], rest: Sequence[Tensor] | None = None) -> Any:
-        """The result for other varied tensors, without a graph unless the function cannot do without one.
+        """Return the result for perturbed inputs, without a graph unless the function needs one.
 
-        `rest` are all tensors, where they have to be copied before (see `copies`).
+        `rest` are copies of all tensors, for callers that have to make them beforehand (see `copies`).
         """
         tensors = self._with(moved, rest)
         if self.needs_graph:
@@ -134,13 +134,13 @@ class Caller:
             return result
 
     def differentiably(self, leaves: Sequence[Tensor]) -> Any:
-        """The result for other varied tensors, with a graph that leads to them."""
+        """Return the result for other varied tensors, with a graph that leads to them."""
         if self.call.bypassed:
             raise BypassedError("the graph leads to the caller's own tensors")
         return self._graphed(self._with(leaves))
 
     def copies(self) -> list[Tensor]:
-        """All tensors: of those not varied copies, or where they are large and not written to, other views of them."""
+        """Return all tensors; those that are not varied as copies, or as views if they are large and not written to."""
         tensors = self._tensors.copy()
         for number, copy in self._rest:
             own, tensors[number] = tensors[number], copy()
@@ -149,16 +149,16 @@ class Caller:
         return tensors
 
     def results(self, result: Any) -> list[Tensor]:
-        """The tensors that stand where the first call had its differentiable results."""
+        """Return the tensors at the paths of the differentiable results of the first call."""
         if isinstance(result, Tensor):
             return [result]
         found = dict(trees.leaves(result, self.call.result))
         return [tensor for path in self.paths if isinstance(tensor := found.get(path), Tensor)]
 
     def timed(self, *, calling: bool = False) -> Timed:
-        """Time inside the user's code: in a call, whose draws are as they were, or in a derivative, which goes on.
+        """Return a context that times the user's code, with the random generators set for a call or for a derivative.
 
-        What a backward draws comes after the draws of the function, as it does in use.
+        A call draws the same numbers as the first call. A backward draws the numbers that follow, as it does in use.
         """
         if self.draws and calling:
             self._generators.restore()
@@ -166,9 +166,9 @@ class Caller:
             self._after.restore()
         return Timed(self.tally)
 
-    def put_back(self) -> None:
-        """Leave every generator, and what the function can see of modules, as it was found."""
-        self._buffers.put_back()
+    def restore(self) -> None:
+        """Restore the random generators and the buffers of visible modules."""
+        self._buffers.restore()
         if self.draws or self._generators.moved():
             self._generators.restore()
 
@@ -187,7 +187,7 @@ class Caller:
 
     @contextmanager
     def _lending(self, tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
-        """The caller's own tensors, where the function has them by itself, with these numbers for the time being."""
+        """Give the caller's own tensors other values while the context is open, if the function uses them."""
         own = {number: self.slots[number].tensor for number in self.call.bypassed}
         if not all(_is_ordinary(tensors[number]) for number in own):
             raise BypassedError("the caller's own tensors carry no tangents, and are no batches")
@@ -223,7 +223,7 @@ class Caller:
 
 
 def _copier(tensor: Tensor, *, written: bool) -> Callable[[], Tensor]:
-    """What makes a copy of a tensor for one call."""
+    """Return a function that makes a copy of a tensor for one call."""
     still = tensor.detach()
     if tensor.numel() >= LARGE and not written:
         return still.detach
@@ -231,14 +231,14 @@ def _copier(tensor: Tensor, *, written: bool) -> Callable[[], Tensor]:
 
 
 def is_dual(tensor: Tensor) -> bool:
-    """Whether a tensor carries a tangent."""
+    """Return True if a tensor carries a tangent."""
     if not dual_level_is_open():
         return False
     return forward_ad.unpack_dual(tensor).tangent is not None  # type: ignore[no-untyped-call]  # torch's own
 
 
 def _is_ordinary(tensor: Tensor) -> bool:
-    """Whether a tensor is numbers in memory, and nothing that a transformation of torch's made of them."""
+    """Return True if a tensor is numbers in memory, and nothing that a transformation of torch's made of them."""
     return not is_dual(tensor) and not is_transformed(tensor)
 
 

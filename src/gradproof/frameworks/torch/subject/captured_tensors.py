@@ -1,4 +1,7 @@
-"""Tensors that a function uses without being given them: a check varies those that are inputs too, and no others."""
+"""Tensors that a function captures: it uses them without receiving them as arguments.
+
+A check varies a captured tensor if it is an input too, and notes that the others are not checked.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,13 @@ from torch.nn.parameter import is_lazy
 from gradproof.errors import InputError
 from gradproof.frameworks.torch.internals import buffers_of
 from gradproof.frameworks.torch.introspection.autograd_graph import nodes
-from gradproof.frameworks.torch.introspection.closure_inspection import modules_seen_by, seen_by
+from gradproof.frameworks.torch.introspection.closure_inspection import visible_modules, visible_objects
 from gradproof.frameworks.torch.storage import can_hold_other_memory, same_numbers
 from gradproof.frameworks.torch.subject.arguments import Call
 
 
 def captured_tensors(results: Sequence[Tensor], given: Sequence[Tensor]) -> list[Tensor]:
-    """The tensors that require grad, reach the results, and are not among the arguments."""
+    """Return the tensors that require grad, influence the results, and are not among the arguments."""
     known = {id(tensor) for tensor in given}
     return [
         leaf
@@ -28,7 +31,7 @@ def captured_tensors(results: Sequence[Tensor], given: Sequence[Tensor]) -> list
 
 
 def bypassed_slots(call: Call, varied: Sequence[int], captured: Sequence[Tensor]) -> frozenset[int]:
-    """The varied slots whose own tensors are captured: the function has them by itself, whatever it is given."""
+    """Return the varied slots whose tensors the function captures, so that it ignores the arguments in their place."""
     known = {id(tensor) for tensor in captured}
     found = [number for number in varied if id(call.slots[number].tensor) in known]
     tensors = [call.slots[number].tensor for number in found]
@@ -44,7 +47,7 @@ def bypassed_slots(call: Call, varied: Sequence[int], captured: Sequence[Tensor]
 
 
 def notes_on(call: Call, strays: Sequence[Tensor]) -> list[str]:
-    """A note for each captured tensor, and for the arguments that are bypassed."""
+    """Return a note for each captured tensor, and one for the arguments that are bypassed."""
     paths = [call.slots[number].path for number in sorted(call.bypassed)]
     bypassing = (
         f"{call.name} uses {', '.join(paths[:8])} by itself and not as an argument: for the time of each call it was "
@@ -69,8 +72,8 @@ def _notes_on_strays(call: Call, strays: Sequence[Tensor]) -> list[str]:
 
 
 def _named_tensors(function: Any) -> Iterator[tuple[str, Tensor]]:
-    """The tensors that a function can see, by the names that it sees them under."""
-    for name, value in seen_by(function).items():
+    """Yield the tensors that a function captures, with the names it uses for them."""
+    for name, value in visible_objects(function).items():
         if isinstance(value, Tensor):
             yield name, value
         elif isinstance(value, nn.Module):
@@ -81,19 +84,19 @@ def _named_tensors(function: Any) -> Iterator[tuple[str, Tensor]]:
 
 
 class HeldBuffers:
-    """The buffers of modules that a function can see, as they were: a call may write to them, or put others there."""
+    """Copies of the buffers of modules that a function captures, since a call may write to them or replace them."""
 
     def __init__(self, function: Any) -> None:
         self._held = [
             (buffers_of(part), name, buffer, buffer.clone())
-            for module in modules_seen_by(function).values()
+            for module in visible_modules(function).values()
             for part in module.modules()
             for name, buffer in buffers_of(part).items()
             if buffer is not None and not is_lazy(buffer) and not buffer.is_inference()
         ]
 
-    def put_back(self) -> None:
-        """Leave them as they were found. Their versions tell nothing: torch's own normalisations write unseen."""
+    def restore(self) -> None:
+        """Restore the buffers. Their values are compared, since batch normalization writes without a new version."""
         for place, name, buffer, numbers in self._held:
             place[name] = buffer
             if not same_numbers(numbers, buffer):

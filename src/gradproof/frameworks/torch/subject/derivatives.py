@@ -92,7 +92,7 @@ class TangentCall(_Derived):
 
 
 def _is_nothing(gradient: Tensor | None) -> bool:
-    """Whether there is no gradient, or one that torch keeps without any memory since it is zero."""
+    """Return True if there is no gradient, or one that torch keeps without any memory since it is zero."""
     return gradient is None or is_zero_tensor(gradient)
 
 

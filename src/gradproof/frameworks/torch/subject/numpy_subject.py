@@ -43,7 +43,7 @@ def for_the_engine(subject: TorchSubject) -> TorchSubject | InNumpy:
 
 
 def _in_doubles(subject: TorchSubject) -> bool:
-    """Whether inputs and outputs are strided tensors in double precision, and the inputs no views."""
+    """Return True if inputs and outputs are strided tensors in double precision, and the inputs no views."""
     return (
         subject.inputs.plain
         and subject.outputs.plain

@@ -64,7 +64,7 @@ def _space_on(subject: TorchSubject, patterns: Patterns, *, everywhere: bool) ->
 
 
 def _takes(subject: TorchSubject, outputs: Space) -> bool:
-    """Whether the backward takes incoming gradients wherever there may be some."""
+    """Return True if the backward takes incoming gradients wherever there may be some."""
     incoming = outputs.tensors(torch.ones(outputs.size, dtype=torch.float64, device=outputs.device))
     try:
         subject.gradients(subject.results, subject.leaves, incoming)

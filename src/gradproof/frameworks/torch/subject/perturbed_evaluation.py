@@ -1,4 +1,4 @@
-"""The values of a function beside a point, along a direction, in memory that is used again where it may be."""
+"""Evaluate a function at perturbed points along a direction, and reuse memory from step to step."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from gradproof.frameworks.torch.subject.calling import LARGE, Caller
 from gradproof.frameworks.torch.subject.spaces import Space
 
 
-class Walker(Protocol):
-    """A subject, as far as walking needs one."""
+class Perturbable(Protocol):
+    """The members of a subject that perturbed evaluation needs."""
 
     inputs: Space
     outputs: Space
@@ -24,18 +24,19 @@ class Walker(Protocol):
 
     @property
     def storages(self) -> set[int]:
-        """Where the results at the point lie."""
+        """The addresses of the storages that hold the results at the point."""
         ...
 
     def tried(self, moved: Sequence[Tensor]) -> list[Tensor] | None:
-        """The results for other varied tensors; None where there are none of the usual kind."""
+        """Return the results for perturbed inputs; None if the function raises or its outputs change shape."""
         ...
 
 
-class Walk:
-    """What is remembered from step to step: the direction, the memory of the last step, and that of the first results.
+class PerturbedEvaluation:
+    """The state that evaluations along one direction share: the direction, reusable memory, and the first results.
 
-    A function may return the same memory again. Then copies are kept, and what was overwritten is asked for anew.
+    A function may return its results in the same memory at every call. The values are then copied, and a value that a
+    later call has overwritten is computed again.
     """
 
     __slots__ = ("_again", "_direction", "_first", "_memory", "_shares_memory", "_steps")
@@ -47,13 +48,13 @@ class Walk:
         self._shares_memory = False
 
     def forget(self) -> None:
-        """Let go of the memory that is held for moving along one direction."""
+        """Release the memory that is held for one direction."""
         self._direction: Tensor | None = None
         self._steps: list[Tensor] = []
         self._memory: list[Tensor] | None = None
 
-    def values(self, subject: Walker, direction: Tensor, t: float) -> Tensor:
-        """The values at point + t·direction; NaN throughout where there are none."""
+    def values(self, subject: Perturbable, direction: Tensor, t: float) -> Tensor:
+        """Return the values at point + t·direction; NaN throughout if the function is not defined there."""
         if direction is not self._direction:
             self._direction, self._steps = direction, subject.inputs.tensors(direction)
         moved = subject.inputs.displaced(subject.points, self._steps, t, self._memory)
@@ -67,7 +68,7 @@ class Walk:
         storages = memory_of(results)
         if not storages.isdisjoint(subject.storages) or not storages.isdisjoint(self._again):
             return self._from_shared_memory(subject, values)
-        if self._first is None:  # held, so that memory that comes again is noticed
+        if self._first is None:  # kept, so that results in the same memory are noticed
             self._first = (direction, t, results, values)
             self._again |= storages
         if subject.inputs.size >= LARGE:
@@ -75,7 +76,7 @@ class Walk:
             self._memory = None if shared or subject.caller.needs_graph else moved
         return values
 
-    def _from_shared_memory(self, subject: Walker, values: Tensor) -> Tensor:
+    def _from_shared_memory(self, subject: Perturbable, values: Tensor) -> Tensor:
         kept = values.clone()
         if not self._shares_memory:
             self._shares_memory = True

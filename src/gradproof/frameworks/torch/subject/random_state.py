@@ -83,7 +83,7 @@ class _PythonState:
         return cls(_MEMORY.raw, _PYTHON.gauss_next)
 
     def moved(self) -> bool:
-        """Whether anything has been drawn since."""
+        """Return True if anything has been drawn since."""
         if self.twister is None:
             return bool(self.whole != random.getstate())
         return bool(self.twister != _MEMORY.raw or self.gauss_next != _PYTHON.gauss_next)
@@ -112,7 +112,7 @@ def _numbers(twister: bytes) -> tuple[int, ...]:
 
 
 def _memory_is_known() -> bool:
-    """Whether this Python keeps its generator as expected: what lies there is what it hands out."""
+    """Return True if this Python keeps its generator as expected: what lies there is what it hands out."""
     if platform.python_implementation() != "CPython" or type(_PYTHON) is not random.Random:
         return False
     if random.Random.__basicsize__ < _HEADER + TWISTER:
@@ -150,7 +150,7 @@ class _NumpyState:
         return cls._last
 
     def moved(self) -> bool:
-        """Whether anything has been drawn since, or the generator is another; always of one of another kind."""
+        """Return True if anything has been drawn since, or the generator is another; always of one of another kind."""
         if self._memory is None or self._module.get_bit_generator() is not self._generator:
             return True
         return bool(self._twister != self._memory.raw)

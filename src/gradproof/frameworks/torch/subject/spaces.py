@@ -101,7 +101,7 @@ class Space:
         return [remark for part in self.parts for remark in part.chart.remarks(part.path)]
 
     def fits(self, tensors: Sequence[Tensor]) -> bool:
-        """Whether these tensors have this space's shapes and kinds."""
+        """Return True if these tensors have this space's shapes and kinds."""
         fitting = [part.chart.fits(tensor) for part, tensor in zip(self.parts, tensors, strict=False)]
         return len(fitting) == len(tensors) == len(self.parts) and all(fitting)
 

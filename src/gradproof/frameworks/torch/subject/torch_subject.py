@@ -26,7 +26,7 @@ from gradproof.frameworks.torch.subject.captured_tensors import bypassed_slots, 
 from gradproof.frameworks.torch.subject.dual_numbers import push
 from gradproof.frameworks.torch.subject.error_messages import derivative_error, kind_of, shapes
 from gradproof.frameworks.torch.subject.output_space import observed_space
-from gradproof.frameworks.torch.subject.perturbed_evaluation import Walk
+from gradproof.frameworks.torch.subject.perturbed_evaluation import PerturbedEvaluation
 from gradproof.frameworks.torch.subject.spaces import HANDFUL, Space, scale_of
 
 SAME = 64.0  # units of rounding by which a value may differ from the same in double precision
@@ -35,7 +35,7 @@ ORDINARY = (1e-100, 1e100)  # sizes of values whose squares can be added up
 
 
 def differentiating() -> AbstractContextManager[Any]:
-    """Where gradients can be had, whatever mode the caller is in."""
+    """Return a context in which autograd works, also if the caller is in inference mode."""
     return torch.inference_mode(mode=False) if torch.is_inference_mode_enabled() else nullcontext()
 
 
@@ -56,7 +56,7 @@ class TorchSubject:
         self.semantics = semantics or Semantics()
         self.caller = Caller(call, varied, slots, tally)
         self.trouble = ""
-        self._walk = Walk()
+        self._perturbed = PerturbedEvaluation()
         self.refused: set[str] = set()  # what cannot be batched
         for slot in slots:
             refuse_unreadable(slot.path, slot.tensor)
@@ -67,7 +67,7 @@ class TorchSubject:
                 call.bypassed = own
                 captured = self._begin()
         except BaseException:
-            self.caller.put_back()
+            self.caller.restore()
             raise
         self._notes += notes_on(call, captured)
 
@@ -91,7 +91,7 @@ class TorchSubject:
         except Exception:
             return None
         finally:
-            self.caller.put_back()
+            self.caller.restore()
         if (
             not wide.outputs.size
             or wide.outputs.size != self.outputs.size
@@ -104,15 +104,15 @@ class TorchSubject:
         return wide if bool(same.all()) else None
 
     def _begin(self) -> list[Tensor]:
-        """Call the function at the point; the tensors that it has by itself."""
+        """Call the function at the point, and return the tensors that it captures."""
         self._notes: list[str] = []
         copies, result = self.caller.at_the_point()
-        self._take_up(copies)
-        self._take_in(copies, result)
+        self._set_inputs(copies)
+        self._set_outputs(copies, result)
         return captured_tensors(self.results, copies)
 
-    def _take_up(self, copies: list[Tensor]) -> None:
-        """The point, and its space. What is made of a sparse point shares its indices, so it has to be a copy."""
+    def _set_inputs(self, copies: list[Tensor]) -> None:
+        """Set the point and its space. A sparse point is copied, since perturbed points share its indices."""
         self.points = []
         for number in self.varied:
             own = self.slots[number].tensor.detach()
@@ -124,8 +124,8 @@ class TorchSubject:
         charts = [chart_of(point, self.semantics) for point in self.points]
         self.inputs = Space(paths, self.points, charts)
 
-    def _take_in(self, copies: list[Tensor], result: Any) -> None:
-        """The point's value, what of it can be differentiated, and its precision."""
+    def _set_outputs(self, copies: list[Tensor], result: Any) -> None:
+        """Set the value at the point, the outputs that can be differentiated, and the precision."""
         self.leaves = [copies[number] for number in self.varied]
         found = [(path, leaf) for path, leaf in trees.leaves(result, self.call.result) if isinstance(leaf, Tensor)]
         tensors = [(path, tensor) for path, tensor in found if differentiable(tensor)]
@@ -156,12 +156,12 @@ class TorchSubject:
 
     @property
     def notes(self) -> list[str]:
-        """What is worth saying whatever the verdict."""
+        """Notes for the report, whatever the verdict."""
         return [*self._notes, *self.inputs.remarks]
 
     @property
     def name(self) -> str:
-        """What the function calls itself."""
+        """The name of the function."""
         return self.call.name
 
     @property
@@ -216,15 +216,15 @@ class TorchSubject:
 
     def evaluate(self, direction: Tensor, t: float) -> Tensor:
         """The value at point + t·direction; NaN throughout where the function raises or its output changes shape."""
-        return self._walk.values(self, direction, t)
+        return self._perturbed.values(self, direction, t)
 
     def evaluate_along(self, direction: Tensor, steps: Sequence[float]) -> list[Tensor]:
         """The same at several steps along one direction."""
         return [self.evaluate(direction, t) for t in steps]
 
     def forget(self) -> None:
-        """Let go of the memory that is held for moving along one direction."""
-        self._walk.forget()
+        """Release the memory that is held for one direction."""
+        self._perturbed.forget()
 
     def pullback(self, cotangent: Tensor, at: Tensor | None = None) -> Tensor:
         """Return the claimed gradient; zero for an input that autograd says has no influence.
@@ -256,7 +256,7 @@ class TorchSubject:
             return torch.full_like(self.centre, torch.nan)
 
     def evaluate_many(self, directions: Tensor, t: float) -> Tensor:
-        """The values along each of some directions, as one batch where the function can be batched."""
+        """Return the values along each of some directions, as one batch if the function can be batched."""
         return Batches(self).values(directions, t)
 
     def pullback_many(self, cotangents: Tensor) -> Tensor:
@@ -292,7 +292,7 @@ class TorchSubject:
         return self.caller.results(self.caller.beside(moved, rest))
 
     def tried(self, moved: Sequence[Tensor]) -> list[Tensor] | None:
-        """The same; None, and the trouble is remembered, where the function raises or its output changes shape."""
+        """Return the same; None, with the error in `trouble`, if the function raises or its outputs change shape."""
         try:
             results = self.results_of(moved)
             if self.outputs.fits(results):
@@ -351,7 +351,7 @@ class TorchSubject:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.caller.put_back()
+        self.caller.restore()
 
     def _sizes(self) -> tuple[Scale, float]:
         """The scale of the values; and their size, kept within what can be divided by, and one where there is none."""
