@@ -32,7 +32,7 @@ class GradcheckError(_torch_gradcheck.GradcheckError):  # type: ignore[name-defi
 
 
 class MissingRuleError(GradcheckError, NotImplementedError):
-    """There is no derivative of the kind asked for; torch lets its NotImplementedError through."""
+    """There is no derivative of the mode asked for, for which torch raises a NotImplementedError."""
 
 
 def gradcheck(
@@ -171,7 +171,7 @@ def replace_gradcheck() -> Iterator[None]:
 
 
 def _some_sparse(inputs: Any) -> bool:
-    """Whether a gradient may have the wrong layout, which torch's check looks at whatever it is asked of dtypes."""
+    """Return True if an input is sparse: torch checks the layout of its gradient whatever the flags are."""
     return any(isinstance(leaf, Tensor) and is_sparse(leaf) for _, leaf in trees.leaves(inputs, "inputs"))
 
 

@@ -40,7 +40,7 @@ OPERATIONS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 
 def tensor_from(text: str, generator: torch.Generator) -> Any:
-    """What an expression stands for. A tensor is in double precision, and requires grad, unless it says otherwise.
+    """Evaluate an expression. A tensor has double precision and requires grad, unless the expression says otherwise.
 
     >>> tensor_from("fixed float32 2 * ones(2)", torch.Generator())
     tensor([2., 2.])
@@ -91,7 +91,7 @@ class _Maker:
         self.dtype, self.generator = dtype, generator
 
     def value(self, node: ast.expr) -> Any:
-        """The value of a node that is one of the few allowed kinds."""
+        """Return the value of a node of one of the allowed kinds."""
         match node:
             case ast.Constant(value=bool() | int() | float() | complex() | None as number):
                 return number

@@ -1,4 +1,4 @@
-"""Reports as JSON, and back: every field, with a version, and numbers that JSON lacks written as text."""
+"""Write reports as JSON and read them: every field, a version, and infinities and NaN as text."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from gradproof.errors import InputError
 
 R = TypeVar("R", bound=results.Report)
 
-SCHEMA = 1  # grows when a field changes its meaning or goes; a field more is no new version
+SCHEMA = 1  # a new version if a field changes its meaning or is removed, not if one is added
 
 
 def to_json(report: results.Report) -> str:
-    """One report as a JSON object; `schema` counts the versions of its form."""
+    """Return one report as a JSON object; `schema` is the version of its format."""
     return json.dumps({"schema": SCHEMA, **_plain(report)}, allow_nan=False)
 
 
 def all_to_json(reports: Iterable[results.Report]) -> str:
-    """Several reports as one JSON object."""
+    """Return several reports as one JSON object."""
     return json.dumps({"schema": SCHEMA, "reports": [_plain(report) for report in reports]}, allow_nan=False)
 
 
@@ -65,7 +65,7 @@ def _plain(value: Any) -> Any:
 
 
 def _read(kind: Any, value: Any, where: str) -> Any:
-    """A value of a type, from what JSON holds of it. Fields that are not known are left alone."""
+    """Convert a JSON value to a type. Unknown fields are ignored."""
     if dataclasses.is_dataclass(kind):
         return _read_fields(kind, value, where)
     if isinstance(kind, types.UnionType):

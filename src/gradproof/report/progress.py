@@ -23,7 +23,7 @@ class Bar:
         self._bar: Any = None
 
     def __call__(self, done: int, of: int) -> None:
-        """Show it, once it has taken long enough."""
+        """Update the bar, once the check has taken long enough."""
         if time.monotonic() - self._began < PATIENCE:
             return
         if self._wanted is None:
@@ -45,7 +45,7 @@ class Bar:
 
 
 def _bar() -> Any:
-    """Rich's bar. Rich draws a random number when it is imported, which is none of the caller's."""
+    """Make rich's bar. Importing rich draws a random number, so Python's generator is restored."""
     state = random.getstate()
     try:
         from rich.console import Console

@@ -22,7 +22,7 @@ WIDTH = 100
 
 
 def plain(report: Report) -> str:
-    """The report as text without colors.
+    """Return the report as text without colors.
 
     >>> from gradproof import check
     >>> import torch
@@ -41,7 +41,7 @@ def show(report: Report) -> None:
 
 
 def brief(report: Report) -> str:
-    """The report in a line or two, for one of many.
+    """Return the report in a line or two, for one of many.
 
     >>> from gradproof import check
     >>> import torch
@@ -56,7 +56,7 @@ def brief(report: Report) -> str:
 
 
 def _console(**options: Any) -> Console:
-    """A console. Rich draws a random number when it is imported, which is none of the caller's."""
+    """Make a console. Importing rich draws a random number, so Python's generator is restored."""
     state = random.getstate()
     try:
         from rich.console import Console

@@ -1,6 +1,7 @@
-"""What a tensor is made of: plain strided tensors, and the way back from them.
+"""The storage of tensors: the strided components that a tensor consists of, copies, and comparisons.
 
-A strided tensor is made of itself, a sparse one of its indices and its values, a masked one of its data and its mask.
+A strided tensor has one component, itself. A sparse tensor has its indices and its values, a masked one its data and
+its mask.
 """
 
 from __future__ import annotations
@@ -14,39 +15,39 @@ from torch.masked import MaskedTensor, masked_tensor
 
 from gradproof.frameworks.torch.layouts import SPARSE, index_tensors, piece_of, stored_values, with_values
 
-LARGE = 1 << 12  # entries from which on indices may be shared between copies of our own
+LARGE = 1 << 12  # entries: from here on, copies share the indices of a sparse tensor
 SURROUNDINGS = 1 << 16  # entries of a view's base that are copied along with it
 
 
 def is_plain(tensor: Tensor) -> bool:
-    """Return True if a tensor is made of itself alone."""
+    """Return True for a strided tensor that is not masked."""
     return tensor.layout == torch.strided and not isinstance(tensor, MaskedTensor)
 
 
 def is_sparse(tensor: Tensor) -> bool:
-    """Return True if a tensor is stored by its entries."""
+    """Return True for a tensor in a sparse layout that is not masked."""
     return tensor.layout in SPARSE and not isinstance(tensor, MaskedTensor)
 
 
 def can_hold_other_memory(tensor: Tensor) -> bool:
-    """Return True if torch puts other memory under a tensor that is told to: of compressed ones it takes no notice."""
+    """Return True if assigning to `tensor.data` replaces its memory; torch ignores it for compressed layouts."""
     return tensor.layout in (torch.strided, torch.sparse_coo)
 
 
 def data_and_mask(tensor: MaskedTensor) -> tuple[Tensor, Tensor]:
-    """The two that a masked tensor is made of."""
+    """Return the data and the mask of a masked tensor."""
     return tensor.get_data().detach(), tensor.get_mask()  # type: ignore[no-untyped-call]  # torch's own
 
 
 def masked(data: Tensor, mask: Tensor) -> Tensor:
-    """A masked tensor, without torch's words about how new these are."""
+    """Make a masked tensor, without torch's warning that they are a prototype."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return masked_tensor(data, mask)
 
 
 def components(tensor: Tensor) -> list[Tensor]:
-    """The strided tensors that a tensor is made of."""
+    """Return the strided components of a tensor."""
     if isinstance(tensor, MaskedTensor):
         return [component for half in data_and_mask(tensor) for component in components(half)]
     if tensor.layout == torch.strided:
@@ -55,7 +56,7 @@ def components(tensor: Tensor) -> list[Tensor]:
 
 
 def recomposed(tensor: Tensor, made_of: Sequence[Tensor]) -> Tensor:
-    """A tensor of the same kind from other components."""
+    """Make a tensor of the same layout from other components."""
     if isinstance(tensor, MaskedTensor):
         data, mask = data_and_mask(tensor)
         half = len(made_of) // 2
@@ -66,7 +67,7 @@ def recomposed(tensor: Tensor, made_of: Sequence[Tensor]) -> Tensor:
 
 
 def memory_of(tensors: Sequence[Tensor]) -> set[int]:
-    """Where the numbers of some tensors lie."""
+    """Return the addresses of the storages that hold the values of some tensors."""
     return {
         component.untyped_storage().data_ptr()
         for tensor in tensors
@@ -76,7 +77,7 @@ def memory_of(tensors: Sequence[Tensor]) -> set[int]:
 
 
 def replica(tensor: Tensor) -> Tensor:
-    """A copy with private memory and the very same strides, overlapping ones too.
+    """Copy a tensor into memory of its own, with the same strides, overlapping ones too.
 
     A view keeps what surrounds it, if that is not much, for functions that look beyond the view.
     """
@@ -95,14 +96,14 @@ def replica(tensor: Tensor) -> Tensor:
 
 
 def refilled(tensor: Tensor) -> Tensor:
-    """A replica that shares the indices of a large sparse tensor."""
+    """Copy a tensor, but share the indices of a large sparse one."""
     if is_sparse(tensor) and stored_values(tensor).numel() >= LARGE:
         return with_values(tensor.detach(), stored_values(tensor).clone())
     return replica(tensor)
 
 
 def same_numbers(before: Tensor, after: Tensor) -> bool:
-    """Return True if two tensors are of one form and hold the same numbers, NaN where NaN."""
+    """Return True if two tensors have the same shape, dtype, layout and values; NaN equals NaN."""
     if before.shape != after.shape or before.dtype != after.dtype or before.layout != after.layout:
         return False
     if not is_plain(before):
@@ -113,7 +114,7 @@ def same_numbers(before: Tensor, after: Tensor) -> bool:
 
 
 class Snapshot:
-    """A tensor as it is now, to be compared with it later: a copy of a small component, two sums over a large one.
+    """A record of a tensor to compare it with later: copies of small components, two checksums of large ones.
 
     >>> tensor = torch.zeros(100_000)
     >>> seen = Snapshot(tensor)
@@ -125,7 +126,7 @@ class Snapshot:
         self._seen = [_essence(component) for component in components(tensor)]
 
     def is_of(self, tensor: Tensor) -> bool:
-        """Return True if a tensor is what it was."""
+        """Return True if a tensor has not changed since."""
         parts = components(tensor)
         return len(parts) == len(self._seen) and all(map(_still, self._seen, parts))
 
@@ -150,7 +151,7 @@ def _still(before: Tensor | tuple[torch.Size, int, int], component: Tensor) -> b
 
 
 def _bits(component: Tensor) -> Tensor:
-    """The numbers as whole numbers of the same bits, in a row."""
+    """Return the bits of all values as a vector of integers."""
     flat = as_real(component).reshape(-1)
     return flat.view(_WHOLE[flat.element_size()]) if flat.is_floating_point() else flat
 
@@ -159,7 +160,7 @@ _WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def fills_its_storage(tensor: Tensor) -> bool:
-    """Return True if the memory holds the tensor's entries in order, and nothing else."""
+    """Return True if the storage holds the tensor's entries in order, and nothing else."""
     return (
         not is_plain(tensor)
         or not tensor.numel()
@@ -182,16 +183,16 @@ def overlaps(tensor: Tensor) -> bool:
 
 
 def as_real(tensor: Tensor) -> Tensor:
-    """A view with real entries: a complex tensor gains a last dimension of two."""
+    """Return a view with real entries: a complex tensor gains a last dimension of two."""
     return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 
 def numbers(tensor: Tensor) -> Tensor:
-    """The real numbers that a tensor holds, of a sparse one those that are stored."""
+    """Return the values of a tensor as a real vector; of a sparse tensor, the stored values."""
     values = components(data_and_mask(tensor)[0] if isinstance(tensor, MaskedTensor) else tensor)[-1]
     return as_real(values).reshape(-1).to(torch.float64)
 
 
 def real_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The dtype of a coordinate before it is widened."""
+    """Return the dtype of the real and imaginary parts of a dtype."""
     return dtype.to_real() if dtype.is_complex else dtype

@@ -1,6 +1,6 @@
-"""A gradient is a tensor of its input's kind: dtype, size, device, layout and sparse dimensions.
+"""Contract: a gradient has the dtype, shape, device, layout and sparse dimensions of its input.
 
-Autograd casts and sums what a Function returns before anyone sees it, so the Function's own answer is asked for too.
+Autograd casts and sums what a Function returns. So the Function's own gradients are inspected too.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _notes(path: str, leaf: Tensor, gradient: Tensor) -> Iterator[str]:
 def _raw(
     subject: TorchSubject, node: Any, incoming: tuple[Tensor | None, ...]
 ) -> Iterator[tuple[Finding | None, str | None]]:
-    """What a Function returned before autograd made it fit."""
+    """Yield findings and notes about what a Function returned, before autograd casts it."""
     if any(gradient is None for gradient in incoming):
         return
     try:

@@ -27,7 +27,7 @@ def excusing_torch(holds: Holds) -> Holds:
 
 
 def _has_own_rules(subject: TorchSubject) -> bool:
-    """Whether a Function of the user's own lies behind the results, or behind those of which this is the derivative."""
+    """Return True if a Function of the user's is behind the results, or behind the function they derive from."""
     inner = getattr(subject.call, "subject", None)
     return any(map(_is_own, nodes(subject.results))) or (inner is not None and _has_own_rules(inner))
 

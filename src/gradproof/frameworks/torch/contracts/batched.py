@@ -1,4 +1,4 @@
-"""A batch of incoming gradients, pulled back at once by vmap, gives what they give one by one."""
+"""Contract: a batched pullback by vmap gives the same gradients as a loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 
 def batched(subject: TorchSubject, context: Context) -> Outcome:
-    """Two incoming gradients as a batch, and in a loop."""
+    """Pull two incoming gradients back as a batch and in a loop, and compare."""
     if subject.detached:
         return KEPT
     first, expected = context.pulled(subject)
@@ -51,7 +51,7 @@ def batched(subject: TorchSubject, context: Context) -> Outcome:
 
 
 def _at_once(subject: TorchSubject, cotangents: list[Tensor]) -> list[Tensor | None]:
-    """The gradients of a batch of incoming gradients, stacked; none for an input without influence."""
+    """Return the stacked gradients of a batch of incoming gradients; None for an input without influence."""
     pieces = [subject.outputs.tensors(cotangent) for cotangent in cotangents]
     used: list[bool] = []
 

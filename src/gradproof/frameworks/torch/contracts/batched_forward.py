@@ -1,4 +1,4 @@
-"""A batch of tangents, pushed forward at once by vmap, gives what they give one by one."""
+"""Contract: a batched pushforward by vmap gives the same tangents as a loop."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 
 def batched_forward(subject: TorchSubject, context: Context) -> Outcome:
-    """Two tangents as a batch, and in a loop."""
+    """Push two tangents forward as a batch and in a loop, and compare."""
     if not isinstance(subject.call, Call):  # the derivative of a function differentiates within, as torch.func cannot
         return KEPT
     if subject.caller.draws:  # a batch may draw in another order
@@ -50,7 +50,7 @@ def batched_forward(subject: TorchSubject, context: Context) -> Outcome:
 
 
 def _at_once(subject: TorchSubject, directions: list[Tensor]) -> list[Tensor]:
-    """The outputs' tangents for a batch of tangents."""
+    """Return the outputs' tangents for a batch of tangents."""
     tensors = [replica(slot.tensor) for slot in subject.slots]  # made here: inside, torch.func has no memory to copy
     points = tuple(apart(tensors[number]) for number in subject.varied)
     pieces = [subject.inputs.tensors(direction) for direction in directions]

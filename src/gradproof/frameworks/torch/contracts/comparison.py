@@ -33,7 +33,9 @@ class Gap:
 def gap(
     expected: Tensor, found: Tensor, *, precision: float, more: float = 0.0, noise: Callable[[], float] | None = None
 ) -> Gap | None:
-    """The largest difference, if it is beyond rounding and what more is allowed; none where no number is expected.
+    """Return the largest difference between two vectors if rounding and `more` do not explain it, else None.
+
+    Entries whose expected value is not finite are skipped.
 
     `noise` is measured only where a difference is suspected.
     """
@@ -54,7 +56,7 @@ def gap(
 
 
 def furthest(size: int, measured: Callable[[slice], Tensor]) -> tuple[int, float]:
-    """Where a measured vector is largest, and how large; it is measured piece by piece, so that it is never held."""
+    """Return the index and the size of the largest entry of a vector that is computed slice by slice."""
     place, most = 0, -torch.inf
     for where in slices(0, size):
         piece = measured(where)
@@ -65,37 +67,37 @@ def furthest(size: int, measured: Callable[[slice], Tensor]) -> tuple[int, float
 
 
 def rounding_of(linear: Callable[[Tensor], Tensor], vector: Tensor, image: Tensor, precision: float) -> float:
-    """How much of a map's image is rounding: what is left when factors near one are taken out again."""
+    """Estimate the rounding error of a linear map: scale its argument by factors near one, and unscale the result."""
     factors = [1 + nudge * precision for nudge in NUDGES]
     return max(largest(linear(factor * vector) / factor - image) for factor in factors)
 
 
 def noise_of_pullback(subject: TorchSubject, cotangent: Tensor, gradient: Tensor) -> float:
-    """How much of a gradient is rounding, in the backward and in the forward before it."""
+    """Estimate the rounding error of a gradient, from the backward and from the forward before it."""
     moved = (subject.pullback(cotangent, step) for step in _small_steps(subject))
     forward = max(largest(other - gradient) for other in moved)
     return forward + rounding_of(subject.pullback, cotangent, gradient, subject.numbers.precision)
 
 
 def noise_of_pushforward(subject: TorchSubject, direction: Tensor, tangent: Tensor) -> float:
-    """How much of a tangent is rounding."""
+    """Estimate the rounding error of a tangent."""
     moved = (subject.pushforward(direction, step) for step in _small_steps(subject))
     values = max(largest(other - tangent) for other in moved)
     return values + rounding_of(subject.pushforward, direction, tangent, subject.numbers.precision)
 
 
 def noise_of_values(subject: TorchSubject) -> float:
-    """How much of the function's values is rounding."""
+    """Estimate the rounding error of the function's values."""
     return max(largest(subject.evaluate(step, 1.0) - subject.centre) for step in _small_steps(subject))
 
 
 def _small_steps(subject: TorchSubject) -> list[Tensor]:
-    """Directions in which every input moves by a few units of rounding."""
+    """Return directions that move every input by a few units of rounding."""
     return [subject.direction(seed, Step(STEP * subject.numbers.precision)) for seed in range(3)]
 
 
 def largest(vector: Tensor) -> float:
-    """The size of the largest finite entry; zero where there is none."""
+    """Return the size of the largest finite entry; zero if there is none."""
     if not len(vector):
         return 0.0
     return furthest(len(vector), lambda where: torch.where(vector[where].isfinite(), vector[where].abs(), 0.0))[1]

@@ -1,4 +1,4 @@
-"""Strides are nobody's business: the same numbers, laid out otherwise, give the same gradient."""
+"""Contract: the gradient does not depend on the strides of inputs and incoming gradients."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ADVICE = {
 
 
 def contiguity(subject: TorchSubject, context: Context) -> Outcome:
-    """Incoming gradients with strides of zero and two, then inputs with other strides than theirs."""
+    """Test incoming gradients with strides of zero and two, then inputs with other strides."""
     if subject.detached:
         return KEPT
     for circumstance, question in ((INCOMING, _for_incoming), (INPUTS, _for_inputs)):
@@ -87,7 +87,7 @@ def _for_inputs(subject: TorchSubject, context: Context) -> Gap | None:
 
 
 def _expanded(tensor: Tensor) -> Tensor:
-    """One row's numbers for all rows, with gaps between them; what lies in the gaps is NaN."""
+    """Return a tensor whose rows share the memory of the first row, with gaps of NaN between the entries."""
     if not tensor.dim() or not is_plain(tensor):
         return tensor.clone()
     memory = torch.full((2 * tensor.numel() + 1,), torch.nan, dtype=tensor.dtype, device=tensor.device)
@@ -100,7 +100,7 @@ def _expanded(tensor: Tensor) -> Tensor:
 
 
 def _laid_out_otherwise(tensor: Tensor) -> Tensor:
-    """A copy: with gaps and in the order of the reversed dimensions, or contiguous where the tensor is not."""
+    """Return a copy with other strides: gaps and reversed dimensions, or contiguous if the tensor is not."""
     if not is_plain(tensor):
         return replica(tensor)
     if not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():

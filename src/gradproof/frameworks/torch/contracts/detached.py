@@ -1,4 +1,4 @@
-"""An output that follows a varied input requires grad: otherwise the path between them was cut.
+"""Contract: an output that changes with an input requires grad; otherwise the graph between them was cut.
 
 A function may return something detached beside other things, which is worth a note. A gradient is asked for as a whole.
 """
@@ -24,7 +24,7 @@ PROPORTIONAL = (1.7, 2.3)  # a step of twice the size changes a smooth function 
 
 
 def detached(subject: TorchSubject, context: Context) -> Outcome:
-    """Move the inputs, and see which of the outputs without a gradient follow."""
+    """Perturb the inputs, and find the outputs that change although they do not require grad."""
     if not subject.detached and subject.caller.paths == [subject.call.result]:
         return KEPT
     direction = subject.direction(context.seed, Step(first_step(subject.numbers.precision)))
@@ -54,12 +54,12 @@ def detached(subject: TorchSubject, context: Context) -> Outcome:
 
 
 def _is_gradient_of_one_s_own(subject: TorchSubject) -> bool:
-    """Return True if this is the gradient of a function, as a function, in which a rule of the user's has a part."""
+    """Return True if the subject is a gradient as a function, and a Function of the user's is involved."""
     return isinstance(subject.call, GradientCall) and bool(custom_functions(subject.call.subject.results))
 
 
 def _unconnected(subject: TorchSubject, direction: Tensor) -> dict[str, Tensor]:
-    """The values of the outputs that have no gradient, at point + direction; none where the function raises."""
+    """Return the outputs that do not require grad at point + direction; nothing if the function raises."""
     moved = subject.inputs.displaced(subject.points, subject.inputs.tensors(direction), 1.0, None)
     try:
         result = subject.caller.beside(moved)

@@ -1,4 +1,4 @@
-"""A backward is linear in the incoming gradient: zero gives zero, a multiple the multiple, and a sum the sum.
+"""Contract: a backward is linear in the incoming gradient.
 
 Zero is held to rounding. A multiple is held to half the digits: some rules, such as that of the matrix exponential,
 approximate, and how depends on the size of what comes in. A sum is held to one digit, since a function may cast to any
@@ -18,7 +18,7 @@ from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome
 from gradproof.frameworks.torch.subject.calling import LARGE
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
-FACTOR = -1024.0  # a power of two scales without rounding; its sign tells |g| from g, its size finds clipping
+FACTOR = -1024.0  # a power of two scales without rounding; its sign shows an absolute value, its size a clip
 SMALL_FACTOR = -2.0  # where the dtype holds few numbers
 COARSE = 1e-4  # the spacing of such numbers
 DIGIT = 0.05  # of the largest entry
@@ -26,7 +26,7 @@ FEW_BITS = 2.0**20  # times the smallest normal number, below which numbers lose
 
 
 def linear(subject: TorchSubject, context: Context) -> Outcome:
-    """Zero gives zero, a multiple gives the multiple, and a sum gives the sum."""
+    """Test that zero gives zero, a multiple gives the multiple, and a sum gives the sum."""
     once = context.gradient(subject)
     worst, left = _left_at_zero(subject, once)
     if left:
@@ -56,7 +56,7 @@ def linear(subject: TorchSubject, context: Context) -> Outcome:
 
 
 def _additive(subject: TorchSubject, context: Context) -> Outcome:
-    """A sum gives the sum, which is asked where the values are held against one output at a time."""
+    """Test that a sum gives the sum, if the check covers every entry of the Jacobian."""
     if not context.full or len(subject.centre) < 2:
         return KEPT
     cotangent, once = context.pulled(subject)
@@ -79,7 +79,7 @@ def _additive(subject: TorchSubject, context: Context) -> Outcome:
 
 
 def _left_at_zero(subject: TorchSubject, once: Tensor) -> tuple[int, float]:
-    """What an incoming gradient of zeros gives, where that is most; zero where it is no more than rounding."""
+    """Return the largest entry of the gradient for an incoming gradient of zeros, and its index; zero if rounding."""
     found = subject.pullback(torch.zeros_like(subject.centre))
     if not found.any():
         return 0, 0.0
@@ -93,7 +93,7 @@ def _left_at_zero(subject: TorchSubject, once: Tensor) -> tuple[int, float]:
 
 
 def _gap(subject: TorchSubject, once: Tensor, scaled: Tensor, factor: float) -> Tensor:
-    """How far the scaled gradient is off, where the dtype holds both."""
+    """Return the differences between a gradient and a scaled one, where the dtype can represent both."""
     comparable = once.isfinite() & scaled.isfinite() & (once.abs() < subject.numbers.largest / (4 * factor))
     return torch.where(comparable, (scaled - once).abs(), 0.0)
 

@@ -111,5 +111,5 @@ def _fresh_call(subject: TorchSubject) -> tuple[list[Tensor], list[Tensor], tupl
 
 
 def _view(tensor: Tensor) -> tuple[Any, ...]:
-    """Which numbers of which memory a tensor shows, and whether as they are."""
+    """Return a key that two tensors share if they are the same view of the same memory."""
     return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.is_conj(), tensor.is_neg()

@@ -17,7 +17,7 @@ ROUNDINGS = 1e3  # units of rounding of the largest entry, which the order of a 
 
 
 def repeatable(subject: TorchSubject, context: Context) -> Outcome:
-    """Two pullbacks of one incoming gradient through one graph are equal."""
+    """Test that two pullbacks of one incoming gradient through one graph are equal."""
     first = context.gradient(subject)
     second = subject.pullback(context.cotangent(subject))
     if torch.equal(first, second):

@@ -1,4 +1,4 @@
-"""A backward copes with incoming gradients that are undefined: they count as zeros."""
+"""Contract: a backward treats undefined incoming gradients as zeros."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SHOWN = 4  # outputs named in a message
 
 
 def undefined(subject: TorchSubject, context: Context) -> Outcome:
-    """All undefined give zeros; some undefined give what zeros in their place give."""
+    """Leave all incoming gradients undefined, then some, and compare with zeros in their place."""
     if subject.detached or any(result.layout in BLOCKED for result in subject.results):  # torch has no zeros of blocks
         return KEPT
     everything = range(len(subject.results))
@@ -47,7 +47,7 @@ def undefined(subject: TorchSubject, context: Context) -> Outcome:
 
 
 def _raised(subject: TorchSubject, context: Context, absent: Collection[int], error: DerivativeError) -> Outcome:
-    """A backward that does not cope, unless it is with zeros of torch's own that store nothing."""
+    """Return the outcome of a backward that raises; only a note if it raises for sparse zeros without entries."""
     if raises_alike_for_empty_zeros(
         subject,
         error,
@@ -60,7 +60,7 @@ def _raised(subject: TorchSubject, context: Context, absent: Collection[int], er
 
 
 def _as_zeros(subject: TorchSubject, context: Context, absent: Collection[int]) -> Outcome:
-    """The gradient with some incoming gradients undefined, beside that with zeros in their place."""
+    """Compare the gradient for undefined incoming gradients with that for zeros in their place."""
     found = _pulled(subject, context, absent)
     if len(absent) == len(subject.results):
         nothing = found.new_zeros(()).expand_as(found)

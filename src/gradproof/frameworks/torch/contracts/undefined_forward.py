@@ -1,4 +1,4 @@
-"""A jvp copes with tangents that are undefined or zero: both count as zeros."""
+"""Contract: a jvp treats undefined tangents as zeros, and gives zero for zero."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHOWN = 4  # inputs named in a message
 
 
 def undefined_forward(subject: TorchSubject, context: Context) -> Outcome:
-    """Tangents of zeros give zeros; inputs without a tangent give what zeros in their place give."""
+    """Push zeros forward, then leave some tangents undefined, and compare with zeros in their place."""
     if subject.call.nested:
         return KEPT
     outcome = _at_zero(subject)
@@ -32,7 +32,7 @@ def undefined_forward(subject: TorchSubject, context: Context) -> Outcome:
 
 
 def _at_zero(subject: TorchSubject) -> Outcome:
-    """All tangents zeros, in the form in which torch has those that were never written, or else in the plain one."""
+    """Push zeros without memory forward, as torch has them for tangents never written, or else ordinary zeros."""
     unwritten = [zero_tensor_like(point) for point in subject.points]
     try:
         try:
@@ -53,7 +53,7 @@ def _at_zero(subject: TorchSubject) -> Outcome:
 
 
 def _raised(where: str, error: DerivativeError) -> Outcome:
-    """A jvp that does not cope, unless the function makes dual numbers itself: of those torch has one level."""
+    """Return the outcome of a jvp that raises; kept if the function opens a dual level itself, as torch has one."""
     return (
         KEPT
         if NESTED in str(error)
@@ -62,7 +62,7 @@ def _raised(where: str, error: DerivativeError) -> Outcome:
 
 
 def _without(subject: TorchSubject, context: Context, absent: Collection[int]) -> Outcome:
-    """Some inputs without a tangent, beside zeros in their place."""
+    """Compare inputs without a tangent with zeros in their place."""
     zeroed = subject.direction(context.seed, Step(1.0))
     for number in absent:
         start, stop = subject.inputs.spans[number]

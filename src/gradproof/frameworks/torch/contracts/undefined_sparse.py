@@ -28,7 +28,7 @@ def raises_alike_for_empty_zeros(
     ordinary: Callable[[], object],
     undefined: Callable[[], object],
 ) -> bool:
-    """Return True if what raised with undefined gradients raises the same with zeros that store nothing in their place.
+    """Return True if sparse zeros without entries raise the same error as undefined gradients.
 
     Torch lets nobody put anything in the place of an undefined gradient, so they are put in that of ordinary ones.
     """
@@ -57,13 +57,13 @@ def raises_alike_for_empty_zeros(
 
 
 def _empty(like: Tensor) -> Tensor:
-    """Zeros as torch makes them; sparse ones store nothing, and of blocks there are none."""
+    """Return zeros as torch makes them: sparse ones store no entry."""
     return torch.zeros(like.shape, dtype=like.dtype, layout=like.layout, device=like.device)
 
 
 @contextlib.contextmanager
 def _hooked(nodes: Sequence[Any], hook: Callable[[Any, Gradients], Gradients | None]) -> Iterator[None]:
-    """What comes to some nodes is shown to a hook, which may put something else in its place."""
+    """Register a hook that sees the incoming gradients of some nodes, and may replace them."""
     with contextlib.ExitStack() as stack:
         for node in nodes:
             handle = node.register_prehook(lambda arriving, node=node: hook(node, arriving))

@@ -26,7 +26,7 @@ ADVICE = "Look at the vmap staticmethod of {names}: which dimension it batches o
 
 
 def vmap_rules(subject: TorchSubject, context: Context) -> Outcome:
-    """The point and another as a batch, and each by itself, where a Function says how it is batched.
+    """Evaluate the point and another one as a batch and by themselves, if a Function has a vmap rule.
 
     A function that cannot be batched as a whole does not break the law.
     """
@@ -70,7 +70,7 @@ def vmap_rules(subject: TorchSubject, context: Context) -> Outcome:
 
 
 def _at_once(subject: TorchSubject, step: Tensor, cotangent: Tensor) -> tuple[list[Row], list[Row]]:
-    """The values and the gradients at the point and a step beside it, both from one batch."""
+    """Return the values and the gradients at two points from one batch."""
     steps = stacked(subject.inputs, torch.stack([torch.zeros_like(step), step]))
     leaves = [(point + each).requires_grad_() for point, each in zip(subject.points, steps, strict=True)]
     rest = [replica(slot.tensor) for slot in subject.slots]  # made here: inside, vmap has no memory to copy

@@ -1,4 +1,4 @@
-"""What a function can see beside its arguments: its closure, the globals that it names, and what it is a method of."""
+"""Find the objects that a function can use beside its arguments: its closure, its globals, and its `self`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 from torch import nn
 
-MANY = 64  # things in a container, of which no more are looked at
+MANY = 64  # items of a container that are inspected, at most
 
 
 def visible_objects(function: Any) -> dict[str, Any]:
-    """What a function written in Python can see, by the names that it sees it under.
+    """Return the objects that a Python function can use beside its arguments, by the names it uses for them.
 
     >>> scale = 2
     >>> visible_objects(lambda x: scale * x)
@@ -45,13 +45,13 @@ def visible_objects(function: Any) -> dict[str, Any]:
 
 
 def visible_modules(function: Any) -> dict[str, nn.Module]:
-    """The modules among it, and in its containers, and of the object that a method belongs to."""
+    """Return the modules among the visible objects, in visible containers, and in the `self` of a method."""
     pairs = ((path, inner) for name, value in visible_objects(function).items() for path, inner in _opened(name, value))
     return {path: inner for path, inner in pairs if isinstance(inner, nn.Module)}
 
 
 def _opened(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """A value, or what it holds, by name."""
+    """Yield a value, or the items of a container, by name."""
     if isinstance(value, list | tuple):
         yield from ((f"{name}[{k}]", inner) for k, inner in enumerate(value[:MANY]))
     elif isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""A function and its arguments, as users have them: nested inputs, modules, and the choice of what is checked."""
+"""A function and its arguments: nested inputs, modules, and the selection of the tensors to check."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Slot:
     buffer: bool = False
 
     def widened(self) -> Slot:
-        """The same in double precision."""
+        """Return the slot in double precision."""
         wide = torch.complex128 if self.tensor.is_complex() else torch.float64
         if not differentiable(self.tensor) or self.tensor.dtype == wide:
             return self
@@ -87,7 +87,7 @@ class Call:
         return torch.func.functional_call(self.module, own, tuple(positional), named)
 
     def select(self, wrt: Selector | None) -> list[int]:
-        """Which slots are checked: those named by `wrt`, or every differentiable one that requires grad."""
+        """Return the slots to check: those that `wrt` names, or every differentiable one that requires grad."""
         if wrt is not None:
             return self._chosen(wrt)
         chosen = [
@@ -147,7 +147,7 @@ class Call:
         return sorted(chosen)
 
     def _names_of(self, tensor: Tensor) -> set[str]:
-        """All names that a tensor of the module has, of which one that is shared by parts of it has several."""
+        """Return all names of a tensor in the module; a shared tensor has several."""
         assert self.module is not None
         parameters = self.module.named_parameters(remove_duplicate=False)
         buffers = self.module.named_buffers(remove_duplicate=False)
@@ -161,27 +161,27 @@ class Call:
 
 
 def differentiable(tensor: Tensor) -> bool:
-    """Return True if derivatives with respect to this tensor exist."""
+    """Return True for a floating-point or complex tensor."""
     return tensor.dtype.is_floating_point or tensor.dtype.is_complex
 
 
 def _is_opaque(tensor: Tensor) -> bool:
-    """Return True if only oneDNN reads a tensor's memory."""
+    """Return True if only oneDNN can read the tensor's memory."""
     return tensor.is_mkldnn
 
 
 def _is_special(tensor: Tensor) -> bool:
-    """Return True if a function may tell a tensor from a plain one with the same numbers."""
+    """Return True for a tensor that must reach the function in its own form: a parameter, or one of oneDNN's."""
     return _is_opaque(tensor) or isinstance(tensor, nn.Parameter)
 
 
 def _readable(tensor: Tensor) -> Tensor:
-    """The tensor, or a strided copy of one whose memory cannot be read."""
+    """Return the tensor, or a strided copy of one whose memory cannot be read."""
     return tensor.detach().to_dense().requires_grad_(tensor.requires_grad) if _is_opaque(tensor) else tensor
 
 
 def _like(given: Tensor, tensor: Tensor) -> Tensor:
-    """A tensor in the form in which the caller gave one; autograd goes back through that."""
+    """Convert a tensor, differentiably, to the form of the one that the caller gave."""
     if isinstance(given, nn.Parameter):
         mark_as_parameter(tensor)
     return tensor.to_mkldnn() if _is_opaque(given) else tensor
@@ -234,7 +234,7 @@ def _aliases(path: str, parameters: list[str]) -> frozenset[str]:
 
 
 def _means(wanted: int | str, names: frozenset[str]) -> bool:
-    """Return True if what a user wants is a tensor of these names, or a container that holds it."""
+    """Return True if an item of `wrt` names the tensor with these names, or a container that holds it."""
     if isinstance(wanted, bool) or not isinstance(wanted, (int, str)):
         raise InputError(f"wrt={wanted!r} is a {type(wanted).__name__}. Pass a position, a name or a path.")
     text = f"inputs[{wanted}]" if isinstance(wanted, int) else wanted

@@ -1,7 +1,6 @@
-"""Many directions or incoming gradients at once: by vmap where the function allows, else one by one.
+"""Evaluate many directions or incoming gradients at once: by vmap if the function allows it, else one by one.
 
-What comes out of a batch is checked against the plain answer for one of its rows; where they differ, batches are given
-up.
+One row of a batch is compared with the same evaluation without vmap. If they differ, vmap is not used again.
 """
 
 from __future__ import annotations
@@ -22,19 +21,19 @@ from gradproof.frameworks.torch.subject.spaces import Space
 if TYPE_CHECKING:
     from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
-FEW = 24  # rows up to which a batch is not worth its while
-SAME = 1e4  # units of rounding by which a batch may differ from the plain answer
+FEW = 24  # rows: up to this many a loop is faster than a batch
+SAME = 1e4  # units of rounding by which a row of a batch may differ from a single evaluation
 
 
 class Batches:
-    """The batches of one subject, which remembers what it cannot batch."""
+    """Batched evaluations of one subject, in which the kinds that cannot be batched are recorded."""
 
     def __init__(self, subject: TorchSubject) -> None:
         self.subject = subject
         self.plain = subject.inputs.plain and subject.outputs.plain
 
     def values(self, directions: Tensor, t: float) -> Tensor:
-        """The function's values along each direction."""
+        """Return the function's values along each direction."""
         subject, count = self.subject, directions.shape[0]
 
         def moved() -> list[Tensor]:
@@ -74,7 +73,7 @@ class Batches:
         return self._batched("values", count, batch, lambda: subject.evaluate(directions[-1], t), one_by_one)
 
     def gradients(self, cotangents: Tensor) -> Tensor:
-        """The gradients for each incoming gradient."""
+        """Return the gradients for each incoming gradient."""
         subject, count = self.subject, cotangents.shape[0]
         if subject.detached:
             return cotangents.new_zeros((count, subject.inputs.size))
@@ -103,7 +102,7 @@ class Batches:
         return self._batched("gradients", count, batch, lambda: subject.pullback(cotangents[-1]), one_by_one)
 
     def tangents(self, directions: Tensor) -> Tensor:
-        """The pushforwards along each direction."""
+        """Return the pushforwards along each direction."""
         subject, count = self.subject, directions.shape[0]
 
         def batch() -> Tensor:
@@ -152,7 +151,7 @@ class Batches:
 
 
 def stacked(space: Space, rows: Tensor) -> list[Tensor]:
-    """The tensors that each row has the coordinates of, stacked along a first dimension."""
+    """Return the tensors of all rows of coordinates, stacked along a first dimension."""
     tensors, count = [], rows.shape[0]
     for part in space.parts:
         piece = rows[:, part.start : part.stop].to(device=part.device, dtype=real_dtype(part.dtype))
@@ -170,7 +169,7 @@ def _displaced(point: Tensor, steps: Tensor, t: float) -> Tensor:
 
 
 def _own(stacks: list[Tensor]) -> list[Tensor]:
-    """Copies: a rule may write to what it is given."""
+    """Return copies, since a rule may write to its arguments."""
     return [stack.clone() for stack in stacks]
 
 
@@ -186,7 +185,7 @@ def _rows(space: Space, tensors: Sequence[Tensor], count: int) -> Tensor:
 
 
 def _same(batched: Tensor, plain: Tensor, precision: float) -> bool:
-    """Return True if two answers differ by no more than the order of sums may make them."""
+    """Return True if two vectors differ by no more than another order of summation explains."""
     sizes = plain.abs()
     scale = float(torch.where(sizes.isfinite(), sizes, 0.0).max()) if plain.numel() else 0.0
     gap = (batched - plain).abs()

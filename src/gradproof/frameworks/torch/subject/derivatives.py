@@ -1,4 +1,4 @@
-"""The derivative of a function, as a function: order two is order one of it.
+"""The derivative of a function as a function: second derivatives are first derivatives of it.
 
 The gradient takes the point and the incoming gradients, the pushforward takes the point and the tangents; each is
 checked with respect to both.
@@ -26,7 +26,7 @@ SEED = 0x2D  # of the incoming gradients and tangents at which a second derivati
 
 
 class _Derived:
-    """A call of the derivative: the function's own slots, and those of what it is multiplied by."""
+    """A call of a derivative. Its arguments are those of the function, then incoming gradients or tangents."""
 
     module = None
     result = ""
@@ -50,7 +50,7 @@ class GradientCall(_Derived):
     result = "gradient"
 
     def invoke(self, tensors: Sequence[Tensor]) -> Any:
-        """The gradients by path; zeros for an input without influence."""
+        """Return the gradients by path; zeros for an input without influence."""
         own, incoming = self._split(tensors)
         keep = torch.is_grad_enabled() or dual_level_is_open()
         with torch.enable_grad():
@@ -74,10 +74,10 @@ class TangentCall(_Derived):
     """(point, tangents) ↦ tangents of the outputs."""
 
     result, nested = "tangent", True
-    functionally = False  # by torch.func.jvp in any case, which reverse mode can differentiate where it cannot duals
+    functionally = False  # use torch.func.jvp, which reverse mode can sometimes differentiate if not dual numbers
 
     def invoke(self, tensors: Sequence[Tensor]) -> Any:
-        """The tangents by the path of their output."""
+        """Return the tangents by the path of their output."""
         own, tangents = self._split(tensors)
 
         def function(duals: Sequence[Tensor]) -> list[Tensor]:
@@ -92,7 +92,7 @@ class TangentCall(_Derived):
 
 
 def _is_nothing(gradient: Tensor | None) -> bool:
-    """Return True if there is no gradient, or one that torch keeps without any memory since it is zero."""
+    """Return True for no gradient, or for zeros that torch represents without memory."""
     return gradient is None or is_zero_tensor(gradient)
 
 
@@ -104,7 +104,7 @@ class Incoming:
     gapped: bool = False  # random ones lie in memory with gaps between their entries
 
     def of(self, subject: TorchSubject) -> list[Tensor]:
-        """One for each output of the subject."""
+        """Return one incoming gradient for each output of the subject."""
         if self.given is None:
             found = _random(subject.outputs)
             return [_with_gaps(tensor) for tensor in found] if self.gapped else found
@@ -127,7 +127,7 @@ class Incoming:
 
 
 def derivative(subject: TorchSubject, mode: str, incoming: Incoming, *, functionally: bool = False) -> TorchSubject:
-    """The subject's derivative in this mode, at incoming gradients or at random tangents."""
+    """Return the subject's derivative in this mode, at incoming gradients or at random tangents."""
     call: Any
     if mode == "reverse":
         call = GradientCall(subject, "grad_outputs", incoming.of(subject))
@@ -142,5 +142,5 @@ def _random(space: Space) -> list[Tensor]:
 
 
 def _with_gaps(tensor: Tensor) -> Tensor:
-    """The same entries, in memory that has room for another between every two."""
+    """Return a copy of a tensor whose entries have gaps between them in memory."""
     return torch.stack([tensor.detach(), tensor.detach()], -1)[..., 0].requires_grad_()

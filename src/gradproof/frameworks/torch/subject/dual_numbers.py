@@ -21,7 +21,7 @@ Function = Callable[[Sequence[Tensor]], Sequence[Tensor]]
 def push(
     function: Function, primals: Sequence[Tensor], tangents: Sequence[Tensor], *, nested: bool = False
 ) -> list[Tensor]:
-    """The tangents of a function's results; zeros for a result that carries none.
+    """Return the tangents of a function's results; zeros for a result that carries none.
 
     Torch's dual numbers have one level, so a function that makes some itself is pushed by `torch.func.jvp`, which nests
     but does not take every function.
@@ -39,7 +39,7 @@ def push(
 
 
 def push_level(function: Function, primals: Sequence[Tensor], tangents: Sequence[Tensor | None]) -> list[Tensor]:
-    """The same through torch's one level of dual numbers; a primal whose tangent is None is passed as it is."""
+    """Return the tangents through torch's one level of dual numbers; a primal whose tangent is None stays plain."""
     _prepare()
     with torch.enable_grad(), forward_ad.dual_level():
         return [_tangent(result) for result in function([_dual(*pair) for pair in zip(primals, tangents, strict=True)])]
@@ -53,13 +53,13 @@ def _dual(primal: Tensor, tangent: Tensor | None) -> Tensor:
 
 
 def apart(primal: Tensor) -> Tensor:
-    """A primal with memory for every entry: torch lays the tangent out alike, where entries would share theirs."""
+    """Return a primal without overlapping entries, since torch gives the tangent the same strides."""
     return primal.clone(memory_format=torch.contiguous_format) if is_plain(primal) and overlaps(primal) else primal
 
 
 @functools.cache
 def _prepare() -> None:
-    """Have torch load its rules: it warns while it does, of itself, which is nothing to a user."""
+    """Make torch load its forward rules, and suppress the warnings that it raises about itself."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         importlib.import_module("torch._decomp.decompositions_for_jvp")

@@ -1,4 +1,4 @@
-"""What is said of torch's errors, and of tensors that are not what they should be."""
+"""Messages about errors of torch, and about tensors of unexpected shapes and layouts."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ MEANINGS = {
 
 
 def derivative_error(error: Exception, *, absent: bool = False) -> DerivativeError:
-    """An error of autograd's, with a word on what causes it where its own do not say; `absent`: there is no rule."""
+    """Wrap an error of autograd with an explanation of its cause; `absent` says that there is no rule to raise."""
     absent = absent or isinstance(error, NotImplementedError) or any(word in str(error) for word in ABSENT)
     return DerivativeError(f"{type(error).__name__}: {cause_of(error)}{error}", absent=absent)
 
 
 def cause_of(error: Exception) -> str:
-    """What causes an error of autograd's, where its own words do not say."""
+    """Return an explanation of an error of autograd whose message does not give its cause; empty for others."""
     return next((meaning for words, meaning in MEANINGS.items() if words in str(error)), "")
 
 
 def shapes(tensors: Sequence[Tensor]) -> str:
-    """The shapes of tensors, with what else they are: complex, or of a layout that is not strided."""
+    """Describe the shapes of tensors, and which are complex or not strided."""
     return ", ".join(f"{tuple(tensor.shape)}{_remark(tensor)}" for tensor in tensors) or "nothing"
 
 
@@ -49,7 +49,7 @@ def _remark(tensor: Tensor) -> str:
 
 
 def kind_of(result: Any) -> str:
-    """What a function returned, in a few words."""
+    """Describe what a function returned."""
     if isinstance(result, Tensor):
         return f"a tensor of {result.dtype}"
     return "None" if result is None else f"a {type(result).__name__}"

@@ -1,4 +1,4 @@
-"""Small subjects, handed to the engine in NumPy's arrays: on a few numbers NumPy takes a fraction of torch's time."""
+"""Small subjects with NumPy arrays for the engine: calls on a few numbers take a fraction of torch's time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DOUBLES = (torch.float64, torch.complex128)
 
 @functools.cache
 def _numpy() -> Any:
-    """NumPy, where it is installed and torch can share memory with it."""
+    """Return NumPy if it is installed, of version 2, and torch can share memory with it; else None."""
     try:
         module = importlib.import_module("numpy")
         torch.from_numpy(module.zeros(1)).numpy()
@@ -35,7 +35,7 @@ def _numpy() -> Any:
 
 
 def for_the_engine(subject: TorchSubject) -> TorchSubject | InNumpy:
-    """The subject in the arrays that suit its size."""
+    """Return the subject with NumPy arrays if it is small, and as it is otherwise."""
     small = subject.inputs.size * subject.outputs.size < SMALL and subject.inputs.device.type == "cpu"
     if not small or _numpy() is None:
         return subject
@@ -43,7 +43,7 @@ def for_the_engine(subject: TorchSubject) -> TorchSubject | InNumpy:
 
 
 def _in_doubles(subject: TorchSubject) -> bool:
-    """Return True if inputs and outputs are strided tensors in double precision, and the inputs no views."""
+    """Return True if inputs and outputs are strided, in double precision, and no input is a view."""
     return (
         subject.inputs.plain
         and subject.outputs.plain
@@ -53,13 +53,13 @@ def _in_doubles(subject: TorchSubject) -> bool:
 
 
 def silence() -> AbstractContextManager[Any]:
-    """Where infinities and NaNs are nothing to warn of, as in torch."""
+    """Return a context in which NumPy does not warn about infinities and NaNs, as torch does not."""
     numpy = _numpy()
     return nullcontext() if numpy is None else numpy.errstate(all="ignore")
 
 
 class InNumpy:
-    """A subject whose vectors are NumPy's.
+    """A subject whose vectors are NumPy arrays.
 
     Values are copied, since the function may write to the memory that it returned.
     """
@@ -118,16 +118,16 @@ class InNumpy:
         return self._asked(self._subject.pushforward_many, directions)
 
     def _asked(self, question: Any, about: Array, *more: Any) -> Array:
-        """The answer; the same vector is the same tensor again, which the subject knows."""
+        """Call a method of the subject. The same array becomes the same tensor again, which the subject recognizes."""
         if self._last[0] is not about:
             self._last = (about, torch.from_numpy(about))
         return question(self._last[1], *more).numpy(force=True).copy()
 
 
 class Doubles(InNumpy):
-    """The same of strided tensors in double precision, whose coordinates are their numbers as they lie in memory.
+    """The same for strided tensors in double precision, whose memory holds the coordinates themselves.
 
-    Each row is asked about by itself, and only many are worth a batch.
+    Rows are evaluated one by one, unless they are many.
     """
 
     def direction(self, seed: int, step: Step) -> Array:
@@ -186,9 +186,9 @@ class Doubles(InNumpy):
 
 
 def _tensors(space: Space, vector: Array) -> list[Tensor]:
-    """The tensors with these coordinates, in the same memory, or, of complex ones, in memory that begins evenly.
+    """Return the tensors with these coordinates, which share the memory of real coordinates.
 
-    Torch takes for granted that a complex number lies at a multiple of its own length: elsewhere the process may end.
+    Complex coordinates are copied: torch may crash if a complex number is not aligned to a multiple of its size.
     """
     tensors = []
     for part in space.parts:
@@ -199,7 +199,7 @@ def _tensors(space: Space, vector: Array) -> list[Tensor]:
 
 
 def _fill(vector: Array, space: Space, tensors: Sequence[Tensor | None] | None) -> None:
-    """Write coordinates: those of some tensors, where one is missing none, and NaN where all are."""
+    """Write the coordinates of some tensors into a vector; skip a tensor that is None, and write NaN for no tensors."""
     if tensors is None:
         vector.fill(math.nan)
         return

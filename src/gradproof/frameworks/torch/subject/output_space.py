@@ -1,8 +1,8 @@
-"""Where the results of a function are observed: the space of its outputs.
+"""The space of a function's outputs.
 
-A sparse result may store other entries beside the point than at it. They are observed as well, unless the backward
-takes no incoming gradient there. Results beside the point are held one at a time, and patterns that are those of an
-input share its indices: a sparse tensor takes a multiple of its values' memory.
+A sparse result may store other entries at a perturbed point than at the point. They are coordinates too, unless the
+backward refuses an incoming gradient there. To save memory, results at perturbed points are held one at a time, and a
+pattern that equals an input's shares its indices.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Patterns = list[Tensor | None]  # none for a result that is not sparse
 
 
 def observed_space(subject: TorchSubject) -> tuple[Space, Tensor, list[str]]:
-    """The space of the results of a subject that has called its function, their coordinates, and what to note."""
+    """Return the space of the subject's results, their coordinates, and notes."""
     outputs, notes = _space(subject)
     centre = outputs.coordinates(subject.results)
     for part in outputs.parts:
@@ -64,7 +64,7 @@ def _space_on(subject: TorchSubject, patterns: Patterns, *, everywhere: bool) ->
 
 
 def _takes(subject: TorchSubject, outputs: Space) -> bool:
-    """Return True if the backward takes incoming gradients wherever there may be some."""
+    """Return True if the backward accepts an incoming gradient at every coordinate of the space."""
     incoming = outputs.tensors(torch.ones(outputs.size, dtype=torch.float64, device=outputs.device))
     try:
         subject.gradients(subject.results, subject.leaves, incoming)
@@ -74,7 +74,7 @@ def _takes(subject: TorchSubject, outputs: Space) -> bool:
 
 
 def _beside(subject: TorchSubject, patterns: Patterns) -> Iterator[Patterns]:
-    """The patterns of the results, wider by those on one side of the point, then the other, where they can be had."""
+    """Yield the patterns of the results joined with those at a step to one side of the point, then to the other."""
     direction = subject.direction(subject.semantics.seed, Step(first_step(subject.inputs.precision)))
     steps = subject.inputs.tensors(direction)
     for t in (1.0, -1.0):
@@ -94,13 +94,13 @@ def _wider(subject: TorchSubject, patterns: Patterns, steps: Sequence[Tensor], t
 
 
 def _sharing(pattern: Tensor, known: Sequence[Tensor]) -> Tensor:
-    """The pattern, with the indices of the first of some others that are the same."""
+    """Return the pattern; if a known pattern is equal, share its indices."""
     same = (index_tensors(other) for other in known if same_pattern(pattern, other))
     return with_values(pattern, stored_values(pattern), next(same, None))
 
 
 def _widened(subject: TorchSubject, patterns: Patterns, results: Sequence[Tensor]) -> Patterns:
-    """The patterns of sparse results, wider by those of other results."""
+    """Return the patterns joined with those of some results."""
     known = [part.chart.template for part in subject.inputs.parts if isinstance(part.chart, Stored)]
     found: Patterns = []
     for path, first, pattern, result in zip(subject.caller.paths, subject.results, patterns, results, strict=True):

@@ -1,4 +1,4 @@
-"""The global random generators, held still: every evaluation draws the same numbers, and the caller's draws go on."""
+"""Save and restore the global random generators, so that every evaluation draws the same numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TWISTER = 2500  # bytes of a Mersenne twister: 624 words of key, and the positio
 
 
 class HeldGenerators:
-    """The states of the global generators of Python, NumPy and torch as they were when this was made."""
+    """The states of the global generators of Python, NumPy and torch at the time of construction."""
 
     def __init__(self) -> None:
         self._torch = torch.get_rng_state()
@@ -27,19 +27,19 @@ class HeldGenerators:
         self._python_moved = self._numpy_moved = False
 
     def moved(self) -> bool:
-        """Whether anything has been drawn since. A draw moves a Mersenne twister's position or renews its key."""
+        """Return True if a number has been drawn since: a draw changes the position or the key of a generator."""
         self._python_moved |= self._python.moved()
         self._numpy_moved |= self._numpy is not None and self._numpy.moved()
         return self._python_moved or self._numpy_moved or self._moved_in_torch()
 
     def now(self) -> HeldGenerators:
-        """The states as they are now, of the same generators that were found to move."""
+        """Save the present states, with the record of which generators have been used."""
         other = HeldGenerators()
         other._python_moved, other._numpy_moved = self._python_moved, self._numpy_moved
         return other
 
     def restore(self) -> None:
-        """Put back every generator that was found to move."""
+        """Restore every generator that has been used."""
         torch.set_rng_state(self._torch)
         if self._cuda:
             torch.cuda.set_rng_state_all(self._cuda)
@@ -57,7 +57,7 @@ class HeldGenerators:
 
 
 def _bytes(state: torch.Tensor) -> bytes:
-    """A state as bytes, which are compared in no time."""
+    """Return a state as bytes, which are fast to compare."""
     try:
         return state.numpy().tobytes()
     except RuntimeError:  # without NumPy
@@ -77,19 +77,19 @@ class _PythonState:
 
     @classmethod
     def now(cls) -> _PythonState:
-        """The present state."""
+        """Save the present state."""
         if not _MEMORY_IS_KNOWN:
             return cls(None, None, random.getstate())
         return cls(_MEMORY.raw, _PYTHON.gauss_next)
 
     def moved(self) -> bool:
-        """Return True if anything has been drawn since."""
+        """Return True if a number has been drawn since."""
         if self.twister is None:
             return bool(self.whole != random.getstate())
         return bool(self.twister != _MEMORY.raw or self.gauss_next != _PYTHON.gauss_next)
 
     def restore(self) -> None:
-        """Put it back."""
+        """Restore the state."""
         random.setstate(self.whole if self.twister is None else (3, _numbers(self.twister), self.gauss_next))
 
 
@@ -98,7 +98,7 @@ _HEADER: int = object.__basicsize__
 
 
 def _twister_at(address: int) -> Any:
-    """A twister as it lies in memory: its `raw` bytes are those of the moment."""
+    """Return a view of a Mersenne twister in memory; its `raw` bytes are always current."""
     return (ctypes.c_char * TWISTER).from_address(address)
 
 
@@ -106,13 +106,13 @@ _MEMORY = _twister_at(id(_PYTHON) + _HEADER)
 
 
 def _numbers(twister: bytes) -> tuple[int, ...]:
-    """The key and the position, in Python's order: in memory the position comes first."""
+    """Return the key and the position as `random.setstate` takes them; in memory the position comes first."""
     position, *key = struct.unpack(f"{TWISTER // 4}I", twister)
     return (*key, position)
 
 
 def _memory_is_known() -> bool:
-    """Return True if this Python keeps its generator as expected: what lies there is what it hands out."""
+    """Return True if the memory of Python's generator has the expected layout."""
     if platform.python_implementation() != "CPython" or type(_PYTHON) is not random.Random:
         return False
     if random.Random.__basicsize__ < _HEADER + TWISTER:
@@ -141,7 +141,7 @@ class _NumpyState:
 
     @classmethod
     def now(cls) -> _NumpyState | None:
-        """The present state, if NumPy has been imported."""
+        """Save the present state; None if NumPy has not been imported."""
         module = getattr(sys.modules.get("numpy"), "random", None)
         if module is None:
             return None
@@ -150,11 +150,11 @@ class _NumpyState:
         return cls._last
 
     def moved(self) -> bool:
-        """Return True if anything has been drawn since, or the generator is another; always of one of another kind."""
+        """Return True if a number has been drawn since, if the generator was replaced, or if its kind is unknown."""
         if self._memory is None or self._module.get_bit_generator() is not self._generator:
             return True
         return bool(self._twister != self._memory.raw)
 
     def restore(self) -> None:
-        """Put it back."""
+        """Restore the state."""
         self._module.set_state(self._state)

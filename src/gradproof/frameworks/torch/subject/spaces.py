@@ -36,7 +36,7 @@ class Part:
 
     @property
     def label(self) -> str:
-        """The tensor in a few words."""
+        """The path, dtype and shape of the tensor."""
         words = self.chart.words()
         kind = f"{str(self.dtype).removeprefix('torch.')}{list(self.chart.shape)}"
         return f"{self.path}: {kind}" + (f" ({words})" if words else "")
@@ -44,7 +44,7 @@ class Part:
 
 @functools.cache
 def _limits(dtype: torch.dtype) -> tuple[float, float, float]:
-    """The spacing of numbers near one, the largest number, and the distance between the smallest."""
+    """Return the spacing of numbers near one, the largest number, and the spacing of the smallest numbers."""
     info = torch.finfo(dtype)
     return info.eps, info.max, info.smallest_normal * info.eps
 
@@ -82,36 +82,36 @@ class Space:
 
     @property
     def gathered(self) -> bool:
-        """Whether coordinates are copied out of tensors that take more memory than they do."""
+        """Whether coordinates are copied out of larger tensors, as the stored values of sparse ones are."""
         return not self.plain
 
     @property
     def entries(self) -> int:
-        """The coordinates that a user would count."""
+        """The number of coordinates without those that are internal to a chart."""
         return self.size - sum([part.chart.hidden for part in self.parts])
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Each tensor in a few words."""
+        """The path, dtype and shape of each tensor."""
         return tuple([part.label for part in self.parts])
 
     @property
     def remarks(self) -> list[str]:
-        """What the charts saw that is worth a note."""
+        """The notes of the charts."""
         return [remark for part in self.parts for remark in part.chart.remarks(part.path)]
 
     def fits(self, tensors: Sequence[Tensor]) -> bool:
-        """Return True if these tensors have this space's shapes and kinds."""
+        """Return True if these tensors have the shapes and layouts of this space."""
         fitting = [part.chart.fits(tensor) for part, tensor in zip(self.parts, tensors, strict=False)]
         return len(fitting) == len(tensors) == len(self.parts) and all(fitting)
 
     def coordinates(self, tensors: Sequence[Tensor | None]) -> Tensor:
-        """All coordinates as one vector, zero for nothing; shares memory with a single tensor of real doubles."""
+        """Return all coordinates as one vector, zeros for None; a single tensor of real doubles shares its memory."""
         pieces = [self._coordinates(part, tensor) for part, tensor in zip(self.parts, tensors, strict=True)]
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 
     def tensors(self, vector: Tensor) -> list[Tensor]:
-        """The tensors with these coordinates."""
+        """Return the tensors with these coordinates."""
         return [self._tensor(vector, part) for part in self.parts]
 
     def rounded(self, vector: Any) -> Any:
@@ -123,13 +123,13 @@ class Space:
     def displaced(
         self, tensors: Sequence[Tensor], steps: Sequence[Tensor], t: float, memory: Sequence[Tensor] | None
     ) -> list[Tensor]:
-        """These tensors plus t times a direction, in new memory or in that given, with the strides of these."""
+        """Return these tensors plus t times a direction, with the same strides, in new memory or in `memory`."""
         outs: Sequence[Tensor | None] = memory or [None] * len(tensors)
         rows = zip(self.parts, tensors, steps, outs, strict=True)
         return [part.chart.moved(tensor, step, t, out) for part, tensor, step, out in rows]
 
     def random(self, seed: int, size: float = 1.0) -> Tensor:
-        """Signs times magnitudes in [½, 1] of a size: they never shrink a lone error much, nor cancel several."""
+        """Draw random signs times magnitudes in [½, 1]·size, so that a lone error shows at half its size or more."""
         if self.size <= HANDFUL:
             return torch.tensor(_handful(self.size, seed, size), dtype=torch.float64, device=self.device)
         generator = torch.Generator("cpu").manual_seed(seed)
@@ -140,7 +140,7 @@ class Space:
         return (vector if size == 1 else vector.mul_(size)).to(self.device)
 
     def locate(self, coordinate: int) -> Place:
-        """The user's name for a coordinate."""
+        """Return the tensor and the entry that a coordinate belongs to."""
         part = next(part for part in self.parts if part.start <= coordinate < part.stop)
         offset, component = coordinate - part.start, None
         if part.dtype.is_complex:
@@ -164,7 +164,7 @@ class Space:
 
 
 def scale_of(coordinates: Tensor, device: torch.device | str = "cpu") -> Tensor | float:
-    """The size of step that is small but visible: one for all coordinates, or one for each where sizes differ wildly.
+    """Return the scale of coordinates: one for all, or one for each if their sizes differ widely.
 
     >>> scale_of(torch.tensor([3.0, -4.0])) > 3
     True
@@ -188,7 +188,7 @@ def scale_of(coordinates: Tensor, device: torch.device | str = "cpu") -> Tensor 
 
 
 def _common_scale(entries: list[float]) -> float | None:
-    """The root mean square of a few numbers of like size; None where there is more to say."""
+    """Return the root mean square of a few numbers of similar size; None if some are zero, infinite or far off."""
     if not entries:
         return 1.0
     if not all(entries) or not math.isfinite(sum(map(abs, entries))):
@@ -199,7 +199,7 @@ def _common_scale(entries: list[float]) -> float | None:
 
 
 def _sizes(sample: Tensor) -> tuple[float, float]:
-    """The root mean square and the geometric mean."""
+    """Return the root mean square and the geometric mean."""
     if not sample.numel():
         return math.nan, 0.0
     root = float(torch.linalg.vector_norm(sample)) / math.sqrt(sample.numel())

@@ -31,7 +31,7 @@ from gradproof.frameworks.torch.subject.spaces import HANDFUL, Space, scale_of
 
 SAME = 64.0  # units of rounding by which a value may differ from the same in double precision
 BYPASSED = "{name} uses inputs by itself, and tangents come with arguments alone: let it use what it is given."
-ORDINARY = (1e-100, 1e100)  # sizes of values whose squares can be added up
+ORDINARY = (1e-100, 1e100)  # sizes of values whose squares neither overflow nor underflow
 
 
 def differentiating() -> AbstractContextManager[Any]:
@@ -75,12 +75,12 @@ class TorchSubject:
     def of(
         cls, function: Callable[..., Any], inputs: Any, wrt: Selector | None, semantics: Semantics | None = None
     ) -> TorchSubject:
-        """The subject for a function at a point."""
+        """Return the subject for a function at a point."""
         call = Call(function, inputs)
         return cls(call, call.select(wrt), call.slots, Tally(), semantics)
 
     def widened(self) -> TorchSubject | None:
-        """The same function in double precision, if it runs there and gives the same values up to rounding."""
+        """Return the same function in double precision, if it runs and gives the same values up to rounding."""
         slots = [slot.widened() for slot in self.slots]
         if all(map(operator.is_, slots, self.slots)):  # it is in double precision, and casts to a lower one itself
             return None
@@ -171,7 +171,7 @@ class TorchSubject:
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 
     def origins(self) -> Iterator[Tensor]:
-        """The coordinates of each point; made anew, since of a sparse one they may take memory."""
+        """Yield the coordinates of each input at the point; they are not kept, to save memory."""
         return (part.chart.origin(point) for part, point in zip(self.inputs.parts, self.points, strict=True))
 
     @property
@@ -181,12 +181,12 @@ class TorchSubject:
 
     @functools.cached_property
     def storages(self) -> set[int]:
-        """Where the results at the point lie."""
+        """The addresses of the storages that hold the results at the point."""
         return memory_of(self.results) if self.outputs.plain else set()
 
     @functools.cached_property
     def scales(self) -> list[Tensor | float]:
-        """The size of the point, for each input: one number, or one for each coordinate where they differ wildly."""
+        """The scale of each input: one number, or one for each coordinate if their sizes differ widely."""
         return [scale_of(origin, self.inputs.device) for origin in self.origins()]
 
     def direction(self, seed: int, step: Step) -> Tensor:
@@ -208,18 +208,18 @@ class TorchSubject:
         return vector
 
     def cotangent(self, seed: int) -> Tensor:
-        """A random incoming gradient; zero where the function's value is not finite."""
+        """Draw a random incoming gradient; zero where the function's value is not finite."""
         vector = self.outputs.random(2 * seed + 1)
         if not ORDINARY[0] < self._size < ORDINARY[1]:
             vector.mul_(1 / self._size)
         return vector if self.scale.finite else torch.where(torch.isfinite(self.centre), vector, 0.0)
 
     def evaluate(self, direction: Tensor, t: float) -> Tensor:
-        """The value at point + t·direction; NaN throughout where the function raises or its output changes shape."""
+        """Return the value at point + t·direction; NaN throughout if the function raises or changes its shape."""
         return self._perturbed.values(self, direction, t)
 
     def evaluate_along(self, direction: Tensor, steps: Sequence[float]) -> list[Tensor]:
-        """The same at several steps along one direction."""
+        """Return the values at several steps along one direction."""
         return [self.evaluate(direction, t) for t in steps]
 
     def forget(self) -> None:
@@ -260,11 +260,11 @@ class TorchSubject:
         return Batches(self).values(directions, t)
 
     def pullback_many(self, cotangents: Tensor) -> Tensor:
-        """The claimed gradients for each of some incoming gradients."""
+        """Return the claimed gradients for each of some incoming gradients."""
         return Batches(self).gradients(cotangents)
 
     def pushforward_many(self, directions: Tensor) -> Tensor:
-        """The claimed slopes along each of some directions."""
+        """Return the claimed slopes along each of some directions."""
         return Batches(self).tangents(directions)
 
     def _moved(self, direction: Tensor) -> list[Tensor]:
@@ -288,7 +288,7 @@ class TorchSubject:
         raise DerivativeError(f"a tangent of {shapes(tangents)} for an output of {shapes(self.results)}")
 
     def results_of(self, moved: Sequence[Tensor], rest: Sequence[Tensor] | None = None) -> list[Tensor]:
-        """The differentiable results for other varied tensors."""
+        """Return the differentiable results for perturbed inputs."""
         return self.caller.results(self.caller.beside(moved, rest))
 
     def tried(self, moved: Sequence[Tensor]) -> list[Tensor] | None:
@@ -339,7 +339,7 @@ class TorchSubject:
     def gradients(
         self, results: Sequence[Tensor], leaves: Sequence[Tensor], incoming: Sequence[Tensor]
     ) -> list[Tensor | None]:
-        """What autograd gives for these incoming gradients: nothing for an input without influence."""
+        """Return the gradients that autograd computes; None for an input without influence."""
         self.tally.pullbacks += 1
         try:
             with self.caller.timed():
@@ -366,7 +366,7 @@ class TorchSubject:
 
 
 def _largest(vector: Tensor) -> float:
-    """The size of the largest number; not finite where one is not."""
+    """Return the size of the largest number; not finite if one of them is not."""
     if vector.numel() > HANDFUL:
         return max(float(vector.max()), -float(vector.min()))
     numbers = vector.tolist()
