@@ -8,7 +8,7 @@ import torch
 
 from gradproof import Verdict, check
 from gradproof.engine.diagnosis.bench import BUDGET
-from gradproof.engine.estimators.directional import LARGE
+from gradproof.engine.thresholds import LARGE
 from gradproof.frameworks.torch.examination import examination
 from gradproof.gallery.specimen import planted
 
@@ -72,6 +72,17 @@ def test_a_mistake_in_a_large_gradient_keeps_its_name(name, explaining):
     assert first(report) == name.split()[0]
     assert sum(explaining) <= BUDGET
     assert report.maps == ()
+
+
+@pytest.mark.parametrize("count", [1, 6, 20])
+def test_a_large_function_of_few_inputs_is_diagnosed(count, explaining):
+    matrix = torch.randn((LARGE + 1, count), dtype=torch.float64, generator=torch.Generator().manual_seed(5))
+    doubled = planted("Doubled", lambda x: (matrix @ x).sin(), lambda g, x: 2 * matrix.T @ (g * (matrix @ x).cos()))
+
+    report = check(doubled, point(count), seed=0, contracts=())
+
+    assert first(report) == "factor"
+    assert sum(explaining) <= BUDGET
 
 
 def test_one_wrong_entry_shows_no_pattern(explaining):

@@ -8,7 +8,7 @@ import math
 import torch
 from torch import Tensor
 
-from gradproof.engine.estimators.ladder import slices
+from gradproof.engine.pieces import slices
 from gradproof.frameworks.torch.charts.chart import added, alike, shaped
 from gradproof.frameworks.torch.layouts import name_of, stored_values, with_values
 from gradproof.frameworks.torch.patterns import Cells

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradproof.engine.estimators.ladder import slices
+from gradproof.engine.pieces import slices
 from gradproof.engine.subject import Step
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 

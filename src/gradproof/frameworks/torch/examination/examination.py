@@ -14,11 +14,12 @@ from gradproof.engine.findings import raised
 from gradproof.engine.jacobian.cover import Progress, judge_fully
 from gradproof.engine.judging import judge
 from gradproof.engine.options import Probing
-from gradproof.engine.pictures import BLOCKS, FULL_BLOCKS, heat_map
+from gradproof.engine.pictures import heat_map
 from gradproof.engine.precision import judge_rounded
 from gradproof.engine.results import Obstacle, Reason, Verdict
 from gradproof.engine.scales import overshadowed
 from gradproof.engine.subject import DerivativeError, Subject
+from gradproof.engine.thresholds import HANDFUL, MANY
 from gradproof.engine.verdict import Judgement
 from gradproof.engine.views import in_mode
 from gradproof.errors import InputError
@@ -193,7 +194,7 @@ class Examination:
         with silence():
             found = ask(judged, probes=options.probes, seed=seed, options=probing)
             if self.draws_maps and any(each.kind == "wrong-gradient" for each in found.findings):
-                blocks = FULL_BLOCKS if options.coverage == "full" else BLOCKS
+                blocks = HANDFUL if options.coverage == "full" else MANY
                 found = replace(found, maps=heat_map(shown, seed, probing, blocks=blocks, measured=found.measured))
         found = with_contracts(found, subject, mode, options, seed).named(label)
         return unsupported(found, label) if is_unsupported(subject, mode, found) else _with_semantics(subject, found)
