@@ -23,7 +23,7 @@ def test_torchs_own_wrong_rule_for_batches_is_worth_a_note():
 def test_torchs_own_wrong_rule_is_a_finding_where_it_was_asked_about(asked):
     (finding,) = asked("batched", distances, point(5, 3))
 
-    assert "another one than in a loop" in finding.message
+    assert "differs from that in a loop" in finding.message
 
 
 def test_torchs_own_backward_that_wants_contiguous_inputs_is_worth_a_note():

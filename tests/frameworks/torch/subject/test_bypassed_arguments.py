@@ -69,7 +69,7 @@ def test_a_right_gradient_passes_and_is_said_to_be_of_the_tensors_themselves(cov
     report = check(function, parameters, coverage=coverage, order=order)
 
     assert report.verdict is Verdict.PASS
-    assert any("by itself and not as an argument" in note for note in report.notes)
+    assert any("directly and not as an argument" in note for note in report.notes)
 
 
 @coverages
@@ -150,7 +150,7 @@ def test_forward_mode_is_left_out_and_where_it_is_asked_for_the_reason_is_said()
     assert check(function, parameters).verdict is Verdict.PASS  # though there is a jvp
     report = check(function, parameters, modes=("forward",))
     assert report.verdict is Verdict.FAIL
-    assert "uses inputs by itself" in report.message
+    assert "uses inputs directly" in report.message
 
 
 def test_many_columns_are_not_asked_about_in_one_batch_which_the_function_would_not_see():
@@ -183,7 +183,7 @@ def test_a_sparse_tensor_may_be_used_by_itself():
 def test_a_compressed_tensor_that_is_used_by_itself_is_refused_in_words():
     matrix = torch.eye(4, dtype=torch.float64).to_sparse_csr().requires_grad_()
 
-    with pytest.raises(InputError, match="torch cannot move in place"):
+    with pytest.raises(InputError, match="torch cannot replace in place"):
         check(lambda _: matrix @ torch.ones(4, 2, dtype=torch.float64), (matrix,), masked=True)
 
 

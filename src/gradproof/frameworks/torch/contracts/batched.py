@@ -42,7 +42,7 @@ def batched(subject: TorchSubject, context: Context) -> Outcome:
             place = subject.inputs.locate(worst.coordinate)
             return broken(
                 ContractName.BATCHED,
-                f"Under torch.func.vmap the gradient with respect to {place.path} is another one than in a loop "
+                f"Under torch.func.vmap the gradient with respect to {place.path} differs from that in a loop "
                 f"({worst} at {place}).",
                 argument=place.path,
                 hint="Look for a vmap rule of its own, or for a backward that keeps a state or looks at memory.",

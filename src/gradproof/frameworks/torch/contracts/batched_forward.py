@@ -42,8 +42,7 @@ def batched_forward(subject: TorchSubject, context: Context) -> Outcome:
             place = subject.outputs.locate(worst.coordinate)
             return broken(
                 ContractName.BATCHED_FORWARD,
-                f"Under torch.func.vmap the tangent of {place.path} is another one than in a loop ({worst} at "
-                f"{place}).",
+                f"Under torch.func.vmap the tangent of {place.path} differs from that in a loop ({worst} at {place}).",
                 hint="Look for a vmap rule of its own, or for a jvp that keeps a state or looks at memory.",
             )
     return KEPT

@@ -37,7 +37,7 @@ def contiguity(subject: TorchSubject, context: Context) -> Outcome:
             place = subject.inputs.locate(worst.coordinate)
             return broken(
                 ContractName.CONTIGUITY,
-                f"For {circumstance} the gradient with respect to {place.path} is another one ({worst} at {place}).",
+                f"For {circumstance} the gradient with respect to {place.path} differs ({worst} at {place}).",
                 argument=place.path,
                 hint=ADVICE[circumstance],
             )

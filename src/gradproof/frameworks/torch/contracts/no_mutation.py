@@ -15,7 +15,7 @@ from gradproof.frameworks.torch.storage import Snapshot, refilled, same_numbers
 from gradproof.frameworks.torch.subject.calling import LARGE
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
-ADVICE = "Others still read it: compute out of place, or clone it first."
+ADVICE = "Other nodes of the graph still read it: compute out of place, or clone it first."
 
 
 class Watch:
@@ -101,8 +101,8 @@ def _fresh_call(subject: TorchSubject) -> tuple[list[Tensor], list[Tensor], tupl
     if not subject.outputs.fits(results) or not all(result.requires_grad for result in results):
         return None
     overwritten = [
-        f"What {function_name(node)} saved for its backward is overwritten afterwards, unseen by autograd (through "
-        ".data, NumPy or a kernel of its own)."
+        f"What {function_name(node)} saved for its backward is overwritten afterwards, which autograd does not notice "
+        "(through .data, NumPy or a kernel of its own)."
         for node, tensor in saved_by(custom_nodes(results))
         if (copy := copies.get(_view(tensor))) is not None
         if copy.shape == tensor.shape and not same_numbers(copy, tensor)

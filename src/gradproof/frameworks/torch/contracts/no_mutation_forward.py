@@ -32,14 +32,14 @@ def no_mutation_forward(subject: TorchSubject, context: Context) -> Outcome:
         )
         values = subject.outputs.coordinates(pushing.values)
     except Exception as error:
-        return Outcome(absent=f"the jvp cannot be watched ({describe(error)})")
+        return Outcome(absent=f"the jvp does not run under observation ({describe(error)})")
     if pushing.mutated is not None:
         return broken(ContractName.NO_MUTATION_FORWARD, f"The jvp writes to {pushing.mutated}.", hint=ADVICE)
     worst = gap(subject.centre, values, precision=subject.numbers.precision, noise=lambda: noise_of_values(subject))
     if worst is None:
         return KEPT
     place = subject.outputs.locate(worst.coordinate)
-    message = f"Where a tangent is pushed forward the value of {place.path} is another one ({worst} at {place})."
+    message = f"With a tangent the value of {place.path} differs from that without ({worst} at {place})."
     return broken(
         ContractName.NO_MUTATION_FORWARD,
         message,

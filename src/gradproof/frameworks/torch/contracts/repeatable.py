@@ -37,11 +37,11 @@ def repeatable(subject: TorchSubject, context: Context) -> Outcome:
         f"{float(first[worst]):.9g}, then {float(second[worst]):.9g}, which differ by {gap:.2g})."
     )
     if gap <= ROUNDINGS * subject.numbers.precision * largest(first):
-        return Outcome(absent=f"{message} It is no more than sums added up in another order do.")
+        return Outcome(absent=f"{message} A sum in another order explains a difference of this size.")
     return broken(
         ContractName.REPEATABLE,
         message,
         argument=place.path,
         hint="Look for a backward that overwrites what was saved for it, keeps a state, or draws random numbers; "
-        "where sums are added up in any order, pass nondet_tol=.",
+        "if the order of a sum varies, pass nondet_tol=.",
     )

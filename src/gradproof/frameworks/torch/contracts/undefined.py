@@ -23,8 +23,8 @@ ADVICE = (
 )
 STORED = "Without it, a sparse output has zeros that store nothing: read them where the output stores something."
 NARROW = (
-    "Contract 'undefined': a backward raises where its sparse incoming gradient stores nothing, which is what torch "
-    "puts in the place of one that is undefined."
+    "Contract 'undefined': a backward raises for a sparse incoming gradient that stores no entry, by which torch "
+    "replaces one that is undefined."
 )
 SHOWN = 4  # outputs named in a message
 

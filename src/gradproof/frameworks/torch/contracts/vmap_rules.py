@@ -49,7 +49,9 @@ def vmap_rules(subject: TorchSubject, context: Context) -> Outcome:
         worst = gap(expected, there, precision=subject.numbers.precision, noise=lambda: noise_of_values(subject))
         if worst is not None:
             place = subject.outputs.locate(worst.coordinate)
-            message = f"Under torch.func.vmap {place.path} is another one than in a loop ({worst} at {place})."
+            message = (
+                f"Under torch.func.vmap the value of {place.path} differs from that in a loop ({worst} at {place})."
+            )
             return broken(ContractName.BATCHED, message, hint=hint)
     for expected, found in zip((gradient, subject.pullback(cotangent, step)), gradients, strict=True):
         worst = gap(
@@ -62,8 +64,8 @@ def vmap_rules(subject: TorchSubject, context: Context) -> Outcome:
         if worst is not None:
             place = subject.inputs.locate(worst.coordinate)
             message = (
-                f"The gradient of torch.func.vmap of the function with respect to {place.path} is another one than in "
-                f"a loop ({worst} at {place})."
+                f"The gradient of torch.func.vmap of the function with respect to {place.path} differs from that in a "
+                f"loop ({worst} at {place})."
             )
             return broken(ContractName.BATCHED, message, argument=place.path, hint=hint)
     return KEPT

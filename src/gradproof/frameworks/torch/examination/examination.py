@@ -39,8 +39,8 @@ from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 OF_VALUES = ("wrong-gradient", "non-finite-gradient")  # kinds of findings that values can settle
 PATTERN = (Reason.JUMP, Reason.DOMAIN, Reason.NONDETERMINISTIC)  # of a function of the pattern, not the values
 SHADOW = (
-    "{outputs}: tiny beside other outputs, so that an error in the gradient may be lost in their rounding. Check a "
-    "function that returns nothing else."
+    "{outputs}: tiny compared with other outputs, whose rounding may hide an error in the gradient. Check a function "
+    "that returns these outputs alone."
 )
 SEMANTICS = {
     True: "(masked=True: the stored entries are the inputs.)",
@@ -80,7 +80,7 @@ class Examination:
         """Judge every derivative that was asked for, and join the judgements."""
         if dual_level_is_open() and "forward" in self._asked():
             raise InputError(
-                "A forward_ad.dual_level is open, and torch has one at a time: leave it before checking forward mode."
+                "A forward_ad.dual_level is open, and torch allows one alone. Leave it before checking forward mode."
             )
         if self.subject.mutated:
             whole = _mutated(self.subject.mutated)
@@ -148,7 +148,7 @@ class Examination:
         if not own or found.verdict is not Verdict.FAIL or (has_raised(found) and set(self.derivatives) == {label}):
             return found
         del self.derivatives[label]
-        reason = f"torch gives no tangents of a Function's jvp, whatever it computes ({', '.join(own[:8])})"
+        reason = f"torch ignores second tangents of a Function's jvp ({', '.join(own[:8])})"
         failed = _failed(derived, label, "forward", NotImplementedError(reason))
         return failed if not self.derivatives else unsupported(failed, label)
 
@@ -162,7 +162,7 @@ class Examination:
             return found
         if has_raised(again):
             return found
-        note = f"{label}: by torch.func.jvp; through dual numbers torch said: {found.findings[0].message}"
+        note = f"{label}: checked by torch.func.jvp, since dual numbers raised: {found.findings[0].message}"
         return replace(again, notes=(*again.notes, note))
 
     def _nestings(self) -> dict[str, list[str]]:
@@ -172,7 +172,9 @@ class Examination:
             found = {inner: list(modes) for inner in modes}
             if self.options.modes is None and "forward" in modes:
                 found["forward"].remove("forward")
-                self.notes.append("Forward over forward was not checked: torch gives no tangents of a Function's jvp.")
+                self.notes.append(
+                    "Forward over forward was not checked: torch ignores second tangents of a Function's jvp."
+                )
             return found
         given: dict[str, list[str]] = {}
         for outer, inner in self.options.nestings:
@@ -253,7 +255,7 @@ def _with_semantics(subject: TorchSubject, found: Judgement) -> Judgement:
         return found
     obstacle = found.obstacle
     if obstacle and not found.findings and not subject.semantics.masked and obstacle.reason in PATTERN:
-        hint = "If the function depends on which entries are stored, only masked=True has an answer: pass that."
+        hint = "If the function depends on which entries are stored, only masked=True has a derivative: pass that."
         return replace(found, obstacle=replace(obstacle, hint=f"{obstacle.hint} {hint}"))
     findings = [
         replace(finding, message=f"{finding.message} {SEMANTICS[subject.semantics.masked]}")

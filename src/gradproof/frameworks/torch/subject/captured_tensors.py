@@ -38,10 +38,14 @@ def bypassed_slots(call: Call, varied: Sequence[int], captured: Sequence[Tensor]
     for number, tensor in zip(found, tensors, strict=True):
         twice = sum(other is tensor for other in tensors) > 1
         if twice or not can_hold_other_memory(tensor):
-            why = "stands among the inputs twice" if twice else f"is {tensor.layout}, which torch cannot move in place"
+            why = (
+                "stands among the inputs twice"
+                if twice
+                else f"is {tensor.layout}, whose values torch cannot replace in place"
+            )
             raise InputError(
-                f"{call.name} uses {call.slots[number].path} by itself and not as an argument, and it {why}. Let the "
-                "function use what it is given."
+                f"{call.name} uses {call.slots[number].path} directly and not as an argument, and it {why}. Let the "
+                "function use its arguments."
             )
     return frozenset(found)
 
@@ -50,8 +54,8 @@ def notes_on(call: Call, strays: Sequence[Tensor]) -> list[str]:
     """Return a note for each captured tensor, and one for the arguments that are bypassed."""
     paths = [call.slots[number].path for number in sorted(call.bypassed)]
     bypassing = (
-        f"{call.name} uses {', '.join(paths[:8])} by itself and not as an argument: for the time of each call it was "
-        "moved where it is, and put back."
+        f"{call.name} uses {', '.join(paths[:8])} directly and not as an argument. The tensors themselves were given "
+        "other values during each call, and their own values afterwards."
     )
     return [*([bypassing] if paths else []), *(_notes_on_strays(call, strays) if strays else [])]
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 NARROW = (
-    "The backward of {name} takes an incoming gradient only where the output stores something: what the output stores "
-    "beside the point and not at it was left out."
+    "The backward of {name} accepts an incoming gradient only at the entries that the output stores at the point. "
+    "Entries that it stores at perturbed points alone were not checked."
 )
 Patterns = list[Tensor | None]  # none for a result that is not sparse
 

@@ -30,7 +30,7 @@ from gradproof.frameworks.torch.subject.perturbed_evaluation import PerturbedEva
 from gradproof.frameworks.torch.subject.spaces import HANDFUL, Space, scale_of
 
 SAME = 64.0  # units of rounding by which a value may differ from the same in double precision
-BYPASSED = "{name} uses inputs by itself, and tangents come with arguments alone: let it use what it is given."
+BYPASSED = "{name} uses inputs directly and not as arguments, which alone carry tangents. Let it use its arguments."
 ORDINARY = (1e-100, 1e100)  # sizes of values whose squares neither overflow nor underflow
 
 
@@ -305,7 +305,7 @@ class TorchSubject:
         if self.outputs.fits(results):
             return results
         self.trouble = (
-            f"the output changed from {shapes(self.results)} to {shapes(results)} when the inputs moved a little"
+            f"the output changed from {shapes(self.results)} to {shapes(results)} when the inputs were perturbed"
         )
         return None
 
@@ -333,7 +333,9 @@ class TorchSubject:
         version = version_of(cotangent)
         gradients = self.gradients(results, leaves, incoming)
         if version_of(cotangent) != version:
-            raise DerivativeError("RuntimeError: the backward writes to its incoming gradient, which others still read")
+            raise DerivativeError(
+                "RuntimeError: the backward writes to its incoming gradient, which other nodes of the graph still read"
+            )
         return self.inputs.coordinates(gradients)
 
     def gradients(
