@@ -35,6 +35,7 @@ from gradproof.frameworks.torch.introspection.autograd_graph import (
 from gradproof.frameworks.torch.subject.derivatives import Incoming, derivative
 from gradproof.frameworks.torch.subject.numpy_subject import for_the_engine, silence
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
+from gradproof.frameworks.torch.subject.widening import widened
 
 OF_VALUES = ("wrong-gradient", "non-finite-gradient")  # kinds of findings that values can settle
 PATTERN = (Reason.JUMP, Reason.DOMAIN, Reason.NONDETERMINISTIC)  # of a function of the pattern, not the values
@@ -187,7 +188,7 @@ class Examination:
         options, seed = self.options, self.seed
         ask = partial(judge_fully, progress=self.progress) if options.coverage == "full" else judge
         ask = _explaining(ask) if options.explain else ask
-        wide = subject.widened() if subject.numbers.precision > DOUBLE and options.step is None else None
+        wide = widened(subject) if subject.numbers.precision > DOUBLE and options.step is None else None
         judged = shown = in_mode(for_the_engine(subject), mode)
         if wide is not None:
             shown = in_mode(for_the_engine(wide), mode)

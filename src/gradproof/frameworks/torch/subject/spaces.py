@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -138,6 +138,23 @@ class Space:
             return (outer * _signed((1, BLOCK), _ROOT, generator).to(self.device)).view(-1)[: self.size]
         vector = _signed((self.size,), _HALF, generator)
         return (vector if size == 1 else vector.mul_(size)).to(self.device)
+
+    def direction(self, seed: int, origins: Iterable[Tensor], lengths: Sequence[Tensor | float]) -> Tensor:
+        """Draw a random direction with a length for each tensor, such that the origins plus it are representable."""
+        common = lengths[0] if len(lengths) == 1 and isinstance(lengths[0], float) else 1.0
+        vector = self.random(seed, common)
+        for part, origin, length in zip(self.parts, origins, lengths, strict=True):
+            piece = vector[part.start : part.stop]
+            if length is not common:
+                piece.mul_(length)
+            point = origin.to(piece.device)
+            if point.dtype == piece.dtype:
+                piece.add_(point).sub_(point)
+            else:
+                piece.copy_((point + piece.to(point.dtype)).sub_(point))
+            if not math.isfinite(float(piece.sum())):
+                piece.copy_(torch.where(torch.isfinite(piece), piece, 0.0))  # infinite inputs stay where they are
+        return vector
 
     def locate(self, coordinate: int) -> Place:
         """Return the tensor and the entry that a coordinate belongs to."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
-import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -13,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gradproof.engine.subject import DerivativeError, Numbers, Scale, Step
+from gradproof.engine.subject import DerivativeError, Numbers, Step
 from gradproof.errors import InputError, NothingToDifferentiateError
 from gradproof.frameworks.torch import trees
 from gradproof.frameworks.torch.charts import Semantics, chart_of, refuse_malformed, refuse_unreadable
@@ -27,11 +25,10 @@ from gradproof.frameworks.torch.subject.dual_numbers import push
 from gradproof.frameworks.torch.subject.error_messages import derivative_error, kind_of, shapes
 from gradproof.frameworks.torch.subject.output_space import observed_space
 from gradproof.frameworks.torch.subject.perturbed_evaluation import PerturbedEvaluation
-from gradproof.frameworks.torch.subject.spaces import HANDFUL, Space, scale_of
+from gradproof.frameworks.torch.subject.sizes import ORDINARY, sizes_of
+from gradproof.frameworks.torch.subject.spaces import Space, scale_of
 
-SAME = 64.0  # units of rounding by which a value may differ from the same in double precision
 BYPASSED = "{name} uses inputs directly and not as arguments, which alone carry tangents. Let it use its arguments."
-ORDINARY = (1e-100, 1e100)  # sizes of values whose squares neither overflow nor underflow
 
 
 def differentiating() -> AbstractContextManager[Any]:
@@ -79,30 +76,6 @@ class TorchSubject:
         call = Call(function, inputs)
         return cls(call, call.select(wrt), call.slots, Tally(), semantics)
 
-    def widened(self) -> TorchSubject | None:
-        """Return the same function in double precision, if it runs and gives the same values up to rounding."""
-        slots = [slot.widened() for slot in self.slots]
-        if all(map(operator.is_, slots, self.slots)):  # it is in double precision, and casts to a lower one itself
-            return None
-        if self.call.bypassed:
-            return None
-        try:
-            wide = TorchSubject(self.call, self.varied, slots, self.tally, self.semantics)
-        except Exception:
-            return None
-        finally:
-            self.caller.restore()
-        if (
-            not wide.outputs.size
-            or wide.outputs.size != self.outputs.size
-            or wide.numbers.precision >= self.numbers.precision
-        ):
-            return None
-        difference, size = abs(wide.centre - self.centre), abs(wide.centre)
-        scale = float(torch.where(size.isfinite(), size, 0.0).max())
-        same = (difference <= SAME * self.numbers.precision * (size + scale)) | ~self.centre.isfinite()
-        return wide if bool(same.all()) else None
-
     def _begin(self) -> list[Tensor]:
         """Call the function at the point, and return the tensors that it captures."""
         self._notes: list[str] = []
@@ -146,7 +119,7 @@ class TorchSubject:
         self._notes += remarks
         if self.outputs.size < LARGE:
             self.centre = self.centre.clone()  # whatever the function does to its memory
-        self.scale, self._size = self._sizes()
+        self.scale, self._size = sizes_of(self.centre)
         tiny = max(self.inputs.tiny, self.outputs.tiny)
         self.numbers = Numbers(
             precision=max(self.inputs.precision, self.outputs.precision),
@@ -191,21 +164,8 @@ class TorchSubject:
 
     def direction(self, seed: int, step: Step) -> Tensor:
         """Draw a random direction such that the point plus it is representable."""
-        scales = [step.length if step.absolute else step.length * scale for scale in self.scales]
-        common = scales[0] if len(scales) == 1 and isinstance(scales[0], float) else 1.0
-        vector = self.inputs.random(2 * seed, common)
-        for part, origin, scale in zip(self.inputs.parts, self.origins(), scales, strict=True):
-            piece = vector[part.start : part.stop]
-            if scale is not common:
-                piece.mul_(scale)
-            origin = origin.to(piece.device)
-            if origin.dtype == piece.dtype:
-                piece.add_(origin).sub_(origin)
-            else:
-                piece.copy_((origin + piece.to(origin.dtype)).sub_(origin))
-            if not math.isfinite(float(piece.sum())):
-                piece.copy_(torch.where(torch.isfinite(piece), piece, 0.0))  # infinite inputs stay where they are
-        return vector
+        lengths = [step.length if step.absolute else step.length * scale for scale in self.scales]
+        return self.inputs.direction(2 * seed, self.origins(), lengths)
 
     def cotangent(self, seed: int) -> Tensor:
         """Draw a random incoming gradient; zero where the function's value is not finite."""
@@ -354,22 +314,3 @@ class TorchSubject:
 
     def __exit__(self, *_: object) -> None:
         self.caller.restore()
-
-    def _sizes(self) -> tuple[Scale, float]:
-        """The scale of the values; and their size, kept within what can be divided by, and one where there is none."""
-        if not self.outputs.size:
-            return Scale(finite=True), 1.0
-        largest = _largest(self.centre)
-        finite = math.isfinite(largest)
-        if not finite:
-            largest = float(self.centre.abs().nan_to_num(0.0, 0.0, 0.0).max())
-        scale = Scale(finite=finite, value=largest if ORDINARY[0] < largest < ORDINARY[1] else 0.0)
-        return scale, min(max(largest, 1e-290), 1e290) if largest else 1.0
-
-
-def _largest(vector: Tensor) -> float:
-    """Return the size of the largest number; not finite if one of them is not."""
-    if vector.numel() > HANDFUL:
-        return max(float(vector.max()), -float(vector.min()))
-    numbers = vector.tolist()
-    return max(map(abs, numbers)) if all(map(math.isfinite, numbers)) else math.nan
