@@ -3,13 +3,12 @@
 import pytest
 import torch
 
-from gradproof.errors import InputError
+from gradproof import InputError, check_step
 from gradproof.sparse import (
     Pattern,
     SparseLinear,
     apply_gradient_,
     assemble,
-    check_step,
     clip_grad_norm_,
     clip_grad_value_,
     convert,

@@ -10,7 +10,6 @@ from gradproof.sparse.optimisers import optimiser, values_parameter
 from gradproof.sparse.pattern import Pattern
 from gradproof.sparse.products import matmul, sampled_matmul
 from gradproof.sparse.reductions import column_sums, multiply, row_softmax, row_sums
-from gradproof.sparse.step_check import StepReport, check_step
 from gradproof.sparse.steps import apply_gradient_
 
 __all__ = [
@@ -18,10 +17,8 @@ __all__ = [
     "GraphConvolution",
     "Pattern",
     "SparseLinear",
-    "StepReport",
     "apply_gradient_",
     "assemble",
-    "check_step",
     "clip_grad_norm_",
     "clip_grad_value_",
     "column_sums",

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
-from gradproof.frameworks.torch.makeup import is_sparse
 from gradproof.frameworks.torch.patterns import is_distinct
+from gradproof.frameworks.torch.storage import is_sparse
 from gradproof.sparse.pattern import Pattern
 
 

@@ -10,7 +10,7 @@ from torch.nn.utils import get_total_norm
 
 from gradproof.errors import InputError
 from gradproof.frameworks.torch.layouts import stored_values
-from gradproof.frameworks.torch.makeup import is_sparse
+from gradproof.frameworks.torch.storage import is_sparse
 from gradproof.sparse.layouts import require_tensor
 
 SPARE = 1e-6  # torch's own, so that results are the same to the bit

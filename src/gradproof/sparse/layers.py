@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from gradproof.errors import InputError
-from gradproof.frameworks.torch.makeup import is_sparse
+from gradproof.frameworks.torch.storage import is_sparse
 from gradproof.sparse import joins
 from gradproof.sparse.holding import Holding
 from gradproof.sparse.initialisation import fan_in, scaled_by_fan_in_

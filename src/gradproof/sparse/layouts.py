@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gradproof.errors import InputError
-from gradproof.frameworks.torch.makeup import is_sparse
+from gradproof.frameworks.torch.storage import is_sparse
 
 TRANSPOSED = {
     torch.sparse_coo: torch.sparse_coo,

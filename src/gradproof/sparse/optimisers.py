@@ -19,7 +19,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from gradproof.errors import InputError
 from gradproof.frameworks.torch.layouts import stored_values
-from gradproof.frameworks.torch.makeup import is_sparse
+from gradproof.frameworks.torch.storage import is_sparse
 from gradproof.sparse.arrivals import expect
 from gradproof.sparse.layouts import require_sparse
 from gradproof.sparse.steps import gradient_of, mark_as_written

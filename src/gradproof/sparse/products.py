@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gradproof.errors import InputError
-from gradproof.frameworks.torch.makeup import is_sparse
+from gradproof.frameworks.torch.storage import is_sparse
 from gradproof.sparse import bilinear, joins
 from gradproof.sparse.entries import assemble, entries
 from gradproof.sparse.layouts import require_sparse, require_tensor

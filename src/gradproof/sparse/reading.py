@@ -7,7 +7,7 @@ from torch import Tensor
 
 from gradproof.errors import InputError
 from gradproof.frameworks.torch.layouts import index_tensors, name_of, stored_values
-from gradproof.frameworks.torch.makeup import is_sparse
+from gradproof.frameworks.torch.storage import is_sparse
 from gradproof.sparse.coordinates import positions
 from gradproof.sparse.pattern import Pattern
 from gradproof.sparse.recollection import Recollection

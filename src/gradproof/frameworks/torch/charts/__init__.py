@@ -21,8 +21,8 @@ from gradproof.frameworks.torch.charts.sparse import Observed, Stored
 from gradproof.frameworks.torch.charts.strided import Strided, spread
 from gradproof.frameworks.torch.faults import fault_of
 from gradproof.frameworks.torch.layouts import SPARSE, name_of, pattern_of
-from gradproof.frameworks.torch.makeup import data_and_mask, is_sparse
 from gradproof.frameworks.torch.patterns import merged
+from gradproof.frameworks.torch.storage import data_and_mask, is_sparse
 
 __all__ = [
     "Chart",

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.masked import MaskedTensor
 
-from gradproof.frameworks.torch.makeup import as_real
+from gradproof.frameworks.torch.storage import as_real
 
 
 class Chart(Protocol):

@@ -11,8 +11,8 @@ from torch import Tensor
 from gradproof.engine.pieces import slices
 from gradproof.frameworks.torch.charts.chart import added, alike, shaped
 from gradproof.frameworks.torch.layouts import name_of, stored_values, with_values
-from gradproof.frameworks.torch.makeup import as_real, refilled
 from gradproof.frameworks.torch.patterns import Cells
+from gradproof.frameworks.torch.storage import as_real, refilled
 
 MIXER = 0x9E3779B97F4A7C15 - 2**64  # odd, with bits everywhere: multiplying by it scatters neighbouring keys
 

@@ -9,7 +9,7 @@ from gradproof.engine.subject import DerivativeError
 from gradproof.frameworks.torch.charts.chart import added, as_complex
 from gradproof.frameworks.torch.faults import fault_of
 from gradproof.frameworks.torch.layouts import name_of, unravelled
-from gradproof.frameworks.torch.makeup import as_real, fills_its_storage, overlaps, replica
+from gradproof.frameworks.torch.storage import as_real, fills_its_storage, overlaps, replica
 
 
 class Strided:
