@@ -155,7 +155,7 @@ def import_engine() -> None:
     engine = importlib.import_module(ENGINE)
     for each in pkgutil.walk_packages(engine.__path__, f"{ENGINE}."):
         importlib.import_module(each.name)
-    importlib.import_module("gradproof.frameworks.torch.examination")
+    importlib.import_module("gradproof.frameworks.torch.examination.examination")
 
 
 def is_numeric(value: Any) -> bool:

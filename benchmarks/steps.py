@@ -12,7 +12,6 @@ The exit status is 1 if a right step fails, or if fewer wrong ones are found tha
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 import time
 from collections import Counter
@@ -25,7 +24,8 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.step_networks import NETWORKS
-from gradproof.sparse import Pattern, StepReport, check_step, matmul
+from gradproof import Report, check_step
+from gradproof.sparse import Pattern, matmul
 
 OPTIMISERS: dict[str, tuple[Callable[..., torch.optim.Optimizer], dict[str, Any]]] = {
     "SGD": (torch.optim.SGD, {"lr": 0.1}),
@@ -77,12 +77,12 @@ def settings(seeds: list[int], rates: list[str]) -> Iterator[Setting]:
         yield Setting(*chosen)
 
 
-def right_steps(setting: Setting, steps: int) -> Iterator[StepReport]:
+def right_steps(setting: Setting, steps: int) -> Iterator[Report]:
     net, optimiser, loss = setting.made()
     for _ in range(steps):
         report = check_step(optimiser, loss, net)
         yield report
-        if not math.isfinite(report.loss_after):
+        if any(finding.kind == "non-finite" for finding in report.findings):
             return  # a rate so large that training ends here
 
 
@@ -144,7 +144,7 @@ def planted(setting: Setting, mistake: str) -> str:
     return report.verdict.value
 
 
-def unstored(seed: int, dtype: torch.dtype) -> StepReport:
+def unstored(seed: int, dtype: torch.dtype) -> Report:
     """A dense weight moves at one entry outside its pattern."""
     mask, x, y = matrices(seed, dtype)
     weight = (torch.randn(6, 9, dtype=dtype) * mask).requires_grad_()
@@ -160,7 +160,7 @@ def unstored(seed: int, dtype: torch.dtype) -> StepReport:
     return check_step(move_elsewhere, lambda: (weight @ x - y).square().mean(), {"weight": weight}, patterns=patterns)
 
 
-def another_pattern(seed: int, dtype: torch.dtype) -> StepReport:
+def another_pattern(seed: int, dtype: torch.dtype) -> Report:
     """A sparse weight stores other entries after the step: COO more of them, compressed ones one of them elsewhere."""
     mask, x, y = matrices(seed, dtype)
     layout = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)[seed % 3]
@@ -203,7 +203,7 @@ def show_right(options: argparse.Namespace) -> int:
             word = "ended" if report.findings and honest else report.verdict.value
             counts.setdefault((setting.network, setting.rate), Counter())[word] += 1
             if report.reason:
-                reasons[report.reason.split(":")[0]] += 1
+                reasons[f"{report.reason.value}: {report.message.split(':')[0]}"] += 1
             if word == "fail":
                 alarms += 1
                 print(f"FALSE ALARM at step {number} of {setting}\n{report}\n", flush=True)

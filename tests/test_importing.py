@@ -26,7 +26,8 @@ import json, random, sys
 
 import gradproof
 
-found = {f"{name} by the import": name in sys.modules for name in ("torch", "rich", "numpy", "scipy", "jax")}
+absent = ("torch", "rich", "numpy", "scipy", "jax", "gradproof.gallery", "gradproof.cli", "gradproof.sparse")
+found = {f"{name} by the import": name in sys.modules for name in absent}
 import torch
 
 report = gradproof.check(torch.sin, torch.ones(2, dtype=torch.float64, requires_grad=True))
@@ -43,7 +44,9 @@ print(json.dumps(found))
     return json.loads(_fresh(code))
 
 
-@pytest.mark.parametrize("name", ["torch", "rich", "numpy", "scipy", "jax"])
+@pytest.mark.parametrize(
+    "name", ["torch", "rich", "numpy", "scipy", "jax", "gradproof.gallery", "gradproof.cli", "gradproof.sparse"]
+)
 def test_importing_gradproof_does_not_import(name, report_of_a_fresh_process):
     assert not report_of_a_fresh_process[f"{name} by the import"]
 

@@ -10,6 +10,8 @@ import torch
 
 import gradproof
 from gradproof import InputError, Reason, Verdict, check
+from gradproof._options import CheckOptions, ContractName
+from gradproof.frameworks.torch.contracts import CONTRACTS
 from support.functions import wrong_sine
 from support.points import point
 
@@ -18,7 +20,7 @@ KEYWORDS = {
     "modes": None,
     "order": 1,
     "coverage": "probe",
-    "masked": None,
+    "masked": False,
     "contracts": None,
     "rtol": 0.0,
     "atol": 0.0,
@@ -231,3 +233,19 @@ def test_more_probes_cost_more_evaluations():
 
     assert four.evaluations > one.evaluations
     assert four.pullbacks > one.pullbacks
+
+
+def test_every_contract_has_one_name_and_every_name_a_contract():
+    assert set(CONTRACTS) == set(ContractName)
+    assert {name for name, contract in CONTRACTS.items() if contract.mode == "forward"} == {
+        name for name in ContractName if name.endswith("-forward")
+    }
+
+
+def test_keywords_that_are_passed_on_have_the_types_of_check():
+    own = inspect.get_annotations(check)
+
+    assert inspect.get_annotations(CheckOptions) == {name: CheckOptions.__annotations__[name] for name in KEYWORDS}
+    assert {name: CheckOptions.__annotations__[name].__forward_arg__ for name in KEYWORDS} == {
+        name: own[name] for name in KEYWORDS
+    }

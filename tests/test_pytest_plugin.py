@@ -6,8 +6,8 @@ import sys
 import pytest
 import torch
 
-from gradproof._session import session
-from gradproof.report.json import from_json
+from gradproof import reports_from_json
+from gradproof._examine import session
 
 pytest_plugins = ["pytester"]
 assert torch  # imported here, so that a run inside this process does not import it a second time
@@ -64,7 +64,7 @@ def run(pytester):
 
 
 def reports_in(pytester, name="out.json"):
-    return from_json((pytester.path / name).read_text())
+    return reports_from_json((pytester.path / name).read_text())
 
 
 # ── the fixture ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -292,7 +292,7 @@ def test_after_the_run_everything_is_as_it_was(run):
     assert (session.seed, session.listeners) == before
 
 
-# ── routing ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── replaced ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 EXISTING = f"""
 {FUNCTIONS}
@@ -319,10 +319,8 @@ def test_subtly_wrong():
 """
 
 
-def test_one_line_routes_an_existing_suite(run, pytester):
-    result = run(
-        EXISTING, "--gradproof-report=out.json", conftest='pytest_plugins = ["gradproof.routing"]\n', process=True
-    )
+def test_one_line_switches_an_existing_suite(run, pytester):
+    result = run(EXISTING, "--gradproof-report=out.json", "-o", "gradproof_replace_gradcheck=true", process=True)
 
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["E * FAIL  OneEntry*"])
@@ -335,7 +333,7 @@ def test_without_that_line_torch_judges(run):
 
 def test_after_the_run_torch_has_its_own_again(run):
     mine = torch.autograd.gradcheck
-    run(EXISTING, conftest='pytest_plugins = ["gradproof.routing"]\n').assert_outcomes(passed=1, failed=1)
+    run(EXISTING, "-o", "gradproof_replace_gradcheck=true").assert_outcomes(passed=1, failed=1)
 
     assert torch.autograd.gradcheck is mine
     assert sys.modules["torch.autograd.gradcheck"].gradcheck is mine

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gradproof import check
-from gradproof._session import session
+from gradproof._examine import session
 from support.functions import wrong_sine
 from support.points import point
 

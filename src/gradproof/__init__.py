@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from gradproof._check import assert_gradients, check
-from gradproof._report import Report
+from gradproof._report import GradientError, Report, reports_from_json, reports_to_html, reports_to_json
 from gradproof.engine.results import (
+    Checked,
     Cost,
     Culprit,
     Diagnosis,
@@ -20,13 +22,15 @@ from gradproof.engine.results import (
     TaylorPoint,
     Verdict,
 )
-from gradproof.errors import GradientError, InputError
+from gradproof.errors import InputError
 
 if TYPE_CHECKING:
-    from gradproof.frameworks.torch.gradcheck import GradcheckError, gradcheck, gradgradcheck
+    from gradproof._check_step import check_step
+    from gradproof._gradcheck import GradcheckError, gradcheck, gradgradcheck, replace_gradcheck
 
 __version__ = "0.1.0"
 __all__ = [
+    "Checked",
     "Cost",
     "Culprit",
     "Diagnosis",
@@ -45,18 +49,32 @@ __all__ = [
     "Verdict",
     "assert_gradients",
     "check",
+    "check_step",
     "gradcheck",
     "gradgradcheck",
+    "replace_gradcheck",
+    "reports_from_json",
+    "reports_to_html",
+    "reports_to_json",
 ]
 
+# These modules import torch, so they are imported when one of their names is first used.
+_LAZY = {
+    "GradcheckError": "_gradcheck",
+    "check_step": "_check_step",
+    "gradcheck": "_gradcheck",
+    "gradgradcheck": "_gradcheck",
+    "replace_gradcheck": "_gradcheck",
+}
 
-def __getattr__(name: str) -> Any:
-    """The drop-ins for torch's own checks need torch, which is imported when they are first asked for."""
-    if name in ("GradcheckError", "gradcheck", "gradgradcheck"):
-        from gradproof.frameworks.torch import gradcheck
 
-        return getattr(gradcheck, name)
-    raise AttributeError(f"module 'gradproof' has no attribute {name!r}")
+if not TYPE_CHECKING:  # to a type checker a module with __getattr__ has every name
+
+    def __getattr__(name: str) -> Any:
+        """Import the public names that need torch."""
+        if name not in _LAZY:
+            raise AttributeError(f"module 'gradproof' has no attribute {name!r}")
+        return getattr(import_module(f"gradproof.{_LAZY[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -1,40 +1,63 @@
-"""The options of a check: validated once, and what is not built yet is named."""
+"""The options of a check, validated once."""
 
 from __future__ import annotations
 
+import enum
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 from gradproof.engine.options import Probing
 from gradproof.errors import InputError
 
 MODES = ("reverse", "forward")
-CONTRACTS = (
-    "linear",
-    "repeatable",
-    "undefined",
-    "attributes",
-    "undisturbed",
-    "contiguity",
-    "detached",
-    "batched",
-    "undefined-forward",
-    "undisturbed-forward",
-    "batched-forward",
-)
+Coverage = Literal["probe", "full"]
+
+
+class ContractName(enum.StrEnum):
+    """The laws that a derivative obeys whatever its values, as `contracts=` names them."""
+
+    LINEAR = "linear"
+    REPEATABLE = "repeatable"
+    UNDEFINED = "undefined"
+    ATTRIBUTES = "attributes"
+    NO_MUTATION = "no-mutation"
+    CONTIGUITY = "contiguity"
+    DETACHED = "detached"
+    BATCHED = "batched"
+    UNDEFINED_FORWARD = "undefined-forward"
+    NO_MUTATION_FORWARD = "no-mutation-forward"
+    BATCHED_FORWARD = "batched-forward"
+
+
+class CheckOptions(TypedDict, total=False):
+    """The keywords of `gradproof.check`, for functions that pass them on."""
+
+    wrt: int | str | Sequence[int | str] | None
+    modes: str | Sequence[str] | None
+    order: int
+    coverage: Coverage
+    masked: bool
+    contracts: Sequence[str] | None
+    rtol: float
+    atol: float
+    nondet_tol: float
+    probes: int
+    seed: int | None
+    explain: bool
+    progress: bool | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Everything that a caller may choose, beside the function and its inputs."""
+    """The options of one check, of `gradcheck` too, with their values validated."""
 
     modes: tuple[str, ...] | None = None
     order: int = 1
     nestings: tuple[tuple[str, str], ...] | None = None
     coverage: str = "probe"
-    masked: bool | None = None
+    masked: bool = False
     contracts: Sequence[str] | None = None
     rtol: float = 0.0
     atol: float = 0.0
@@ -69,11 +92,11 @@ class Options:
             raise InputError(f"order={self.order!r}: the order is 1 or 2.")
         if self.coverage not in ("probe", "full"):
             raise InputError(f"coverage={self.coverage!r}: choose 'probe' or 'full'.")
-        if self.masked not in (None, True, False):
-            raise InputError(f"masked={self.masked!r}: choose True, False or None.")
+        if self.masked not in (True, False):
+            raise InputError(f"masked={self.masked!r}: choose True or False.")
         contracts = () if self.contracts is None else self.contracts
-        if not isinstance(contracts, (list, tuple, set, frozenset)) or not set(contracts) <= set(CONTRACTS):
-            known = ", ".join(map(repr, CONTRACTS))
+        if not isinstance(contracts, (list, tuple, set, frozenset)) or not set(contracts) <= set(ContractName):
+            known = ", ".join(repr(name.value) for name in ContractName)
             raise InputError(f"contracts={self.contracts!r}: choose from {known}, () for none, or None for all.")
         if self.explain not in (True, False):
             raise InputError(f"explain={self.explain!r}: choose True or False.")

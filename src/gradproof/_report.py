@@ -1,8 +1,12 @@
-"""Reports as users hold them: the engine's data, with the ways to look at it."""
+"""Reports as users hold them: the engine's data, and the ways to print, store and read it.
+
+Whatever renders is imported when it is first used: rich and jinja2 take longer to import than gradproof.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from gradproof.engine import results
@@ -10,7 +14,7 @@ from gradproof.errors import InputError
 
 
 class Report(results.Report):
-    """The evidence of one check. `print(report)` shows it; `report.show()` shows it in colour on a terminal."""
+    """The evidence of one check. `print(report)` shows it; `report.show()` shows it in color on a terminal."""
 
     __slots__ = ()
 
@@ -20,43 +24,80 @@ class Report(results.Report):
         return plain(self)
 
     def show(self) -> None:
-        """Print the report, in colour where the terminal has colours."""
+        """Print the report, in color if the terminal has colors."""
         from gradproof.report.terminal import show
 
         show(self)
 
     def to_json(self) -> str:
-        """The report as one JSON object."""
+        """Return the report as one JSON object."""
         from gradproof.report.json import to_json
 
         return to_json(self)
 
     @staticmethod
     def from_json(text: str) -> Report:
-        """The report that `to_json` wrote.
+        """Read the report that `to_json` wrote.
 
         >>> import torch, gradproof
         >>> report = gradproof.check(torch.exp, torch.ones(3, dtype=torch.float64, requires_grad=True))
         >>> gradproof.Report.from_json(report.to_json()) == report
         True
         """
-        from gradproof.report.json import from_json
-
-        reports = from_json(text)
+        reports = reports_from_json(text)
         if len(reports) != 1:
             raise InputError(
-                f"This JSON holds {len(reports)} reports, and from_json() reads one. Read several with "
-                "`gradproof report`."
+                f"This JSON holds {len(reports)} reports, and Report.from_json() reads one. Read several with "
+                "gradproof.reports_from_json()."
             )
         return reports[0]
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
         """Write the report as a self-contained page, which opens offline."""
-        from gradproof.report.html import page
-
-        Path(path).write_text(page([self]), encoding="utf-8")
+        Path(path).write_text(reports_to_html([self]), encoding="utf-8")
 
     def _repr_html_(self) -> str:
         from gradproof.report.html import notebook
 
         return notebook(self)
+
+
+class GradientError(AssertionError):
+    """A gradient could not be verified. `report` holds the evidence."""
+
+    def __init__(self, message: str, report: Report) -> None:
+        super().__init__(message)
+        self.report = report
+
+
+def reports_to_json(reports: Iterable[Report]) -> str:
+    """Return several reports as one JSON object."""
+    from gradproof.report.json import all_to_json
+
+    return all_to_json(reports)
+
+
+def reports_from_json(text: str) -> tuple[Report, ...]:
+    """Read all reports in a JSON text, which holds one report or several.
+
+    >>> import torch, gradproof
+    >>> report = gradproof.check(torch.exp, torch.ones(3, dtype=torch.float64, requires_grad=True))
+    >>> reports_from_json(reports_to_json([report, report])) == (report, report)
+    True
+    """
+    from gradproof.report.json import from_json
+
+    return from_json(text, Report)
+
+
+def reports_to_html(reports: Iterable[Report], *, title: str = "") -> str:
+    """Return one self-contained page for several reports, which can be searched, filtered and sorted.
+
+    >>> import torch, gradproof
+    >>> report = gradproof.check(torch.exp, torch.ones(3, dtype=torch.float64, requires_grad=True))
+    >>> reports_to_html([report, report]).startswith("<!DOCTYPE html>")
+    True
+    """
+    from gradproof.report.html import page
+
+    return page(list(reports), title=title)

@@ -1,32 +1,19 @@
-"""What gradproof raises. Each says what came, why it cannot work, and what to do."""
+"""Errors about inputs and options. Each message says what was given, why it cannot work, and what to do."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from gradproof._report import Report
-
 
 class InputError(ValueError):
-    """The question itself cannot be asked: an input, an option or the function is not of a kind that can be checked."""
+    """An input, an option or the function is not of a kind that can be checked."""
 
 
 class NothingToDifferentiateError(InputError):
-    """The function returns tensors, and none of them has a derivative."""
+    """The function returns no tensor that has a derivative."""
 
 
 class NotCallableError(InputError, TypeError):
-    """What should be a function is none."""
+    """The function cannot be called."""
 
 
 class MismatchError(InputError, RuntimeError):
-    """Tensors that belong together do not fit; torch has a RuntimeError for it."""
-
-
-class GradientError(AssertionError):
-    """A gradient could not be verified. `report` holds the evidence."""
-
-    def __init__(self, message: str, report: Report) -> None:
-        super().__init__(message)
-        self.report = report
+    """Tensors that belong together have different shapes or dtypes; torch raises a RuntimeError for it."""

@@ -1,29 +1,30 @@
 """The pytest plugin: a `gradproof` fixture, failures that show findings, and one report of all checks of a run.
 
-torch, and all that renders, is imported when a check is made, or a report written.
+torch is imported by the first check, and whatever renders by the first report.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import pytest
 
 from gradproof._check import check
-from gradproof._report import Report
-from gradproof._session import session
-from gradproof.errors import GradientError
+from gradproof._examine import session
+from gradproof._options import CheckOptions
+from gradproof._report import GradientError, Report, reports_from_json, reports_to_html, reports_to_json
 
 OURS = Path(__file__).parent
 MARKER = "gradproof(**options): defaults for the checks that the gradproof fixture makes in this test"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options of the command line."""
+    """Add the options of the command line and of the configuration file."""
     group = parser.getgroup("gradproof", "verified gradients")
     group.addoption("--gradproof-report", metavar="FILE", help="write all checks of the run to FILE.html or FILE.json")
     group.addoption("--gradproof-seed", type=int, metavar="SEED", help="draw every direction from SEED")
@@ -32,15 +33,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=["probe", "full"],
         help="what the gradproof fixture covers: random directions, or every entry",
     )
+    parser.addini(
+        "gradproof_replace_gradcheck",
+        "replace torch.autograd.gradcheck and gradgradcheck by gradproof's for the whole run",
+        type="bool",
+        default=False,
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Listen to checks from here on."""
+    """Register the marker and the recorder, and replace torch's checks if the configuration says so."""
     config.addinivalue_line("markers", MARKER)
     file = config.getoption("gradproof_report")
     if file is not None and Path(file).suffix not in (".html", ".json"):
         raise pytest.UsageError(f"--gradproof-report={file}: the name of a report ends in .html or .json.")
     config.pluginmanager.register(Recorder(config), "gradproof-recorder")
+    if config.getini("gradproof_replace_gradcheck"):
+        from gradproof._gradcheck import replace_gradcheck
+
+        replaced = ExitStack()
+        replaced.enter_context(replace_gradcheck())
+        config.add_cleanup(replaced.close)
 
 
 class Checker:
@@ -50,16 +63,16 @@ class Checker:
         self.options = options
         """Defaults of the options, from the test's markers and from the command line."""
 
-    def __call__(self, func: Callable[..., Any], inputs: Any, **options: Any) -> Report:
-        """Fail the test unless the gradients are verified; the options are those of `gradproof.check`."""
+    def __call__(self, func: Callable[..., Any], inputs: Any, **options: Unpack[CheckOptions]) -> Report:
+        """Fail the test unless the gradients are verified. The options are those of `gradproof.check`."""
         __tracebackhide__ = True
         report = self.check(func, inputs, **options)
         if not report.passed:
             raise GradientError(str(report), report)
         return report
 
-    def check(self, func: Callable[..., Any], inputs: Any, **options: Any) -> Report:
-        """The report, whatever it says."""
+    def check(self, func: Callable[..., Any], inputs: Any, **options: Unpack[CheckOptions]) -> Report:
+        """Return the report of a check, whatever its verdict."""
         return check(func, inputs, **{**self.options, **options})
 
 
@@ -79,24 +92,24 @@ def gradproof_fixture(request: pytest.FixtureRequest) -> Checker:
 
 @dataclass(slots=True)
 class Tally:
-    """All checks of the run."""
+    """Counts of all checks of the run."""
 
     verdicts: list[str] = field(default_factory=list)
     weakest: float = 0.0
     where: str = ""
     texts: list[str] = field(default_factory=list)
 
-    def add(self, told: dict[str, Any]) -> None:
-        """Count what one phase of a test told."""
-        for verdict, resolution, origin in told["checks"]:
+    def add(self, phase: dict[str, Any]) -> None:
+        """Count the checks of one phase of a test."""
+        for verdict, resolution, origin in phase["checks"]:
             self.verdicts.append(verdict)
             if verdict == "pass" and resolution is not None and resolution > self.weakest:
                 self.weakest, self.where = resolution, origin
-        if told["json"]:
-            self.texts.append(told["json"])
+        if phase["json"]:
+            self.texts.append(phase["json"])
 
     def line(self) -> str:
-        """The run's checks in a line."""
+        """Return a summary of the run's checks in one line."""
         from gradproof.report.words import count
 
         parts = [
@@ -109,28 +122,28 @@ class Tally:
 
 
 class Recorder:
-    """Hears of every check, hands it on with the report of its test, also from another process, and sums up."""
+    """A listener of all checks: it attaches them to the report of their test, also across processes, and sums up."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config, self.tally = config, Tally()
-        self.heard: list[Report] = []
+        self.recorded: list[Report] = []
         self.test = ""
         given = config.getoption("gradproof_report")
         self.file = config.invocation_params.dir / given if given else None
         self.outer = session.seed, session.listeners
-        session.seed, session.listeners = config.getoption("gradproof_seed"), [self.hear]
+        session.seed, session.listeners = config.getoption("gradproof_seed"), [self.record]
 
-    def hear(self, report: Report) -> None:
-        """Remember a check, and the test that made it."""
-        self.heard.append(replace(report, origin=self.test))
+    def record(self, report: Report) -> None:
+        """Record a check, with the test that made it."""
+        self.recorded.append(replace(report, origin=self.test))
 
     def pytest_unconfigure(self) -> None:
-        """Leave everything as it was."""
+        """Restore the session's seed and listeners."""
         session.seed, session.listeners = self.outer
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        """Know which test is running."""
+        """Keep the name of the test that is running."""
         self.test = item.nodeid
         try:
             return (yield)
@@ -139,48 +152,42 @@ class Recorder:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-        """Hand on what was heard; and of a gradient that failed show the findings, not the way through this library."""
+        """Attach the checks to the test's report; for a wrong gradient, show the findings without our own frames."""
         report: Any = yield
         usual = self.config.getoption("tbstyle") in ("auto", "long", "short")
         if usual and call.excinfo is not None and report.failed and _is_ours(call.excinfo.value):
             report.longrepr = _findings(item, call.excinfo)
-        if self.heard:
-            report.gradproof = self._told()
-            self.heard.clear()
+        if self.recorded:
+            report.gradproof = self._recorded()
+            self.recorded.clear()
         return report  # type: ignore[no-any-return]  # what a wrapper returns is the hook's result
 
-    def _told(self) -> dict[str, Any]:
-        """The checks in numbers and text alone, which travel between processes."""
-        checks = [(each.verdict.value, _finite(each.resolution.relative), each.origin) for each in self.heard]
+    def _recorded(self) -> dict[str, Any]:
+        """Return the checks as numbers and text, which pytest-xdist sends between processes."""
+        checks = [(each.verdict.value, _finite(each.resolution.relative), each.origin) for each in self.recorded]
         if self.file is None:
             return {"checks": checks, "json": ""}
-        from gradproof.report.json import all_to_json
-
-        return {"checks": checks, "json": all_to_json(self.heard)}
+        return {"checks": checks, "json": reports_to_json(self.recorded)}
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Count, in the process that sums up."""
+        """Count the checks of a test, in the process that sums up."""
         if hasattr(report, "gradproof"):
             self.tally.add(report.gradproof)
 
     def pytest_sessionfinish(self) -> None:
-        """Write the report, unless this is one process of several."""
+        """Write the report, unless this process is a worker of pytest-xdist."""
         if self.file is None or hasattr(self.config, "workerinput"):
             return
-        from gradproof.report.json import all_to_json, from_json
-
-        reports = [report for text in self.tally.texts for report in from_json(text)]
+        reports = [report for text in self.tally.texts for report in reports_from_json(text)]
         if self.file.suffix == ".json":
-            text = all_to_json(reports)
+            text = reports_to_json(reports)
         else:
-            from gradproof.report.html import page
-
-            text = page(reports, title="Gradient checks")
+            text = reports_to_html(reports, title="Gradient checks")
         self.file.parent.mkdir(parents=True, exist_ok=True)
         self.file.write_text(text, encoding="utf-8")
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """One line, and where the report is."""
+        """Print the summary, and where the report is."""
         if self.tally.verdicts:
             terminalreporter.write_line(self.tally.line())
         if self.file is not None:
@@ -192,14 +199,15 @@ def _finite(number: float) -> float | None:
 
 
 def _is_ours(error: BaseException) -> bool:
-    """Whether a check raised it; the drop-ins have an error of torch's kind."""
-    return isinstance(error, GradientError) or type(error).__module__ == "gradproof.frameworks.torch.gradcheck"
+    """Return True if a check raised the error; the drop-ins raise a subclass of torch's own."""
+    return isinstance(error, GradientError) or type(error).__module__ == "gradproof._gradcheck"
 
 
 def _findings(item: pytest.Item, excinfo: pytest.ExceptionInfo[BaseException]) -> Any:
-    """The test's own lines, and what was found."""
+    """Return the lines of the test itself, and what was found."""
 
     def outside(info: pytest.ExceptionInfo[BaseException]) -> Any:
-        return item._traceback_filter(info).filter(lambda entry: not Path(str(entry.path)).is_relative_to(OURS))
+        from_the_test_on = info.traceback.cut(path=item.path).filter(info)
+        return from_the_test_on.filter(lambda entry: not Path(str(entry.path)).is_relative_to(OURS))
 
     return excinfo.getrepr(style="short", tbfilter=outside, chain=False)

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from gradproof.engine.options import Probing
-from gradproof.engine.pictures import FULL_BLOCKS, heat_map
+from gradproof.engine.pictures import heat_map
 from gradproof.engine.results import Verdict
 from gradproof.engine.subject import DerivativeError
+from gradproof.engine.thresholds import HANDFUL
 from support.engine import judged
 from support.numpy_subject import NumpySubject, elementwise
 
@@ -151,7 +152,7 @@ def test_a_large_map_is_aggregated():
 def test_a_map_of_every_entry_is_finer():
     wrong = np.zeros((500, 300))
     wrong[250, 299] = 0.25
-    (heat,) = mapped(matrix(wrong), blocks=FULL_BLOCKS)
+    (heat,) = mapped(matrix(wrong), blocks=HANDFUL)
 
     assert (len(heat.rows), len(heat.columns)) == (64, 64)
     assert coloured(heat) == {(32, 63)}

@@ -7,12 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradproof.engine.contraction import CAUTION, claim_of, contract, contract_each, glance, restricted
+from gradproof.engine.contraction import (
+    CAUTION,
+    claim_of,
+    contract,
+    contract_each,
+    contract_with_sampled_bars,
+    restricted,
+)
 from gradproof.engine.estimators.ladder import Ladder
 from gradproof.engine.estimators.steps import first_step
 from gradproof.engine.options import Probing
-from gradproof.engine.probing import BLOCKS, GATHERED, LARGE, ask
+from gradproof.engine.probing import ask
 from gradproof.engine.subject import Step
+from gradproof.engine.thresholds import CALLS, LARGE, SAMPLE
 from support.numpy_subject import NumpySubject, elementwise, hashed
 
 thoroughly = settings(max_examples=100, deadline=None, derandomize=True)
@@ -180,7 +188,7 @@ def test_blocks_of_outputs_sharpen_a_wide_bar():
     (probe,) = ask(subject, 0, Probing())
 
     assert probe.agrees
-    assert 1 < subject.pullbacks <= 2 * BLOCKS + 4
+    assert 1 < subject.pullbacks <= 2 * CALLS + 4
     assert probe.bar < contract(probe.ladder, subject.cotangent(0)).bar / 2
 
 
@@ -196,7 +204,7 @@ def test_blocks_do_not_evaluate_the_function_again():
 def test_a_claim_is_the_inner_product_of_gradient_and_direction(values, seed):
     gradient = np.array(values)
     direction = np.random.default_rng(seed).uniform(0.5, 1, gradient.size)
-    claim = claim_of(gradient, direction, 1e-16, Probing())
+    claim = claim_of(sine([1.0]), gradient, direction, Probing())
 
     assert claim.slope == pytest.approx(float(gradient @ direction), rel=1e-12, abs=1e-12)
     assert claim.largest_entry == abs(gradient).max()
@@ -273,11 +281,12 @@ def spread_out(at, wrong=0.0):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_glance_at_very_many_outputs_gives_the_slope_of_all_and_nearly_their_bar(seed):
+def test_sampled_bars_of_very_many_outputs_are_nearly_the_bars_of_all(seed):
     subject = spread_out([0.5, 1.0, 2.0])
     ladder, cotangents = ladder_of(subject, seed), [subject.cotangent(seed), subject.cotangent(seed + 1)]
 
-    for seen, known in zip(glance(ladder, cotangents), contract_each(ladder, cotangents), strict=True):
+    both = contract_with_sampled_bars(ladder, cotangents), contract_each(ladder, cotangents)
+    for seen, known in zip(*both, strict=True):
         assert abs(seen.slope - known.slope) <= 1e-3 * known.bar
         assert 0.8 * known.bar < seen.bar < 1.25 * known.bar
         assert 0.8 * known.floor < seen.floor < 1.25 * known.floor
@@ -295,7 +304,7 @@ def waves(size, wrong=0.0):
     return elementwise(np.sin, slope, np.linspace(0.3, 1.2, size))
 
 
-@pytest.mark.parametrize(("size", "let_go"), [(GATHERED - 1, False), (GATHERED, True)])
+@pytest.mark.parametrize(("size", "let_go"), [(SAMPLE - 1, False), (SAMPLE, True)])
 def test_values_that_are_gathered_are_let_go_from_a_few_thousand_on(size, let_go):
     subject = waves(size)
     subject.outputs.gathered = True
@@ -307,7 +316,7 @@ def test_values_that_are_gathered_are_let_go_from_a_few_thousand_on(size, let_go
 
 
 def test_values_that_were_let_go_are_evaluated_again_where_they_leave_a_doubt():
-    held, gathered = waves(GATHERED, wrong=0.1), waves(GATHERED, wrong=0.1)
+    held, gathered = waves(SAMPLE, wrong=0.1), waves(SAMPLE, wrong=0.1)
     gathered.outputs.gathered = True
     (known,), (seen,) = ask(held, 0, Probing()), ask(gathered, 0, Probing())
 

@@ -6,6 +6,8 @@ from benchmarks.temptations import TEMPTATIONS
 
 import gradproof
 from gradproof import Verdict
+from support.functions import rule
+from support.points import point as drawn_point
 
 SEEDS = range(5)  # `python -m benchmarks.temptations` asks from twenty
 
@@ -116,3 +118,15 @@ def test_a_sort_of_thousands_with_ties_is_not_called_wrong():
     x = (5 * torch.randn(3000)).half().double().requires_grad_()
 
     assert gradproof.check(lambda x: torch.sort(x)[0], x, contracts=(), seed=0).verdict is not Verdict.FAIL
+
+
+@pytest.mark.parametrize("grid", [2.0**-10, 2.0**-14, 2.0**-18])
+@pytest.mark.parametrize("rest", [torch.sin, lambda x: x.sin().half().double()])
+@pytest.mark.parametrize("size", [8, 40])
+def test_quantised_outputs_with_a_gradient_of_zero_beside_others_are_never_failed(size, rest, grid):
+    quantised = rule(lambda x: (x / grid).round() * grid, lambda g, x: 0 * g)
+
+    for seed in range(4):
+        x = drawn_point(size, seed=seed)
+        report = gradproof.check(lambda x: torch.cat([quantised(3 * x[:3].sin()), rest(x[3:])]), x, seed=seed)
+        assert report.verdict is not Verdict.FAIL

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gradproof.report.html import page
+from gradproof import reports_to_html as page
 from support.reports import a_fail, diagnosed, named
 
 HOSTILE = "<script>window.hurt=1</script><img src=x onerror=window.hurt=2><svg onload=window.hurt=3>"

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import gradproof
-from gradproof.report.json import all_to_json, from_json
+from gradproof import reports_from_json, reports_to_json
 from gradproof.report.schema import schema
 from support.functions import wrong_sine
 from support.points import ramp
@@ -33,7 +33,7 @@ every_kind = pytest.mark.parametrize("kind", REPORTS)
 def test_a_report_is_read_back_as_it_was(kind):
     report = REPORTS[kind]()
 
-    (again,) = from_json(report.to_json())
+    (again,) = reports_from_json(report.to_json())
 
     assert again == report
     assert isinstance(again, gradproof.Report)
@@ -43,7 +43,7 @@ def test_a_report_is_read_back_as_it_was(kind):
 def test_not_a_number_is_read_back():
     report = gradproof.check(wrong_sine(math.nan), ramp(1), seed=0)
 
-    (again,) = from_json(report.to_json())
+    (again,) = reports_from_json(report.to_json())
 
     assert math.isnan(again.findings[0].entries[0].claimed)
 
@@ -51,7 +51,7 @@ def test_not_a_number_is_read_back():
 def test_several_reports_travel_in_one_text():
     reports = tuple(make() for make in REPORTS.values())
 
-    assert from_json(all_to_json(reports)) == reports
+    assert reports_from_json(reports_to_json(reports)) == reports
 
 
 def test_diagnoses_are_read_back():
@@ -60,7 +60,7 @@ def test_diagnoses_are_read_back():
     finding = dataclasses.replace(report.findings[0], diagnoses=(diagnosis,))
     report = dataclasses.replace(report, findings=(finding,))
 
-    assert from_json(report.to_json()) == (report,)
+    assert reports_from_json(report.to_json()) == (report,)
 
 
 @every_kind
@@ -69,7 +69,7 @@ def test_a_report_has_the_documented_form(kind):
 
 
 def test_several_reports_have_the_documented_form():
-    jsonschema.validate(json.loads(all_to_json([REPORTS["fail"]()])), json.loads(DOCUMENTED.read_text()))
+    jsonschema.validate(json.loads(reports_to_json([REPORTS["fail"]()])), json.loads(DOCUMENTED.read_text()))
 
 
 def test_the_schema_refuses_what_is_no_report():
@@ -89,7 +89,7 @@ def test_the_documented_schema_is_up_to_date():
 def test_a_field_that_is_not_known_is_left_alone():
     data = {**json.loads(REPORTS["pass"]().to_json()), "mood": "bright"}
 
-    (report,) = from_json(json.dumps(data))
+    (report,) = reports_from_json(json.dumps(data))
 
     assert report.passed
 
@@ -116,7 +116,7 @@ def changed(**fields):
 )
 def test_what_is_no_report_is_refused_in_words(text, says):
     with pytest.raises(gradproof.InputError, match=says):
-        from_json(text)
+        reports_from_json(text)
 
 
 def test_one_report_is_read_by_the_report_itself():
@@ -124,4 +124,4 @@ def test_one_report_is_read_by_the_report_itself():
 
     assert gradproof.Report.from_json(report.to_json()) == report
     with pytest.raises(gradproof.InputError, match="holds 2 reports"):
-        gradproof.Report.from_json(all_to_json([report, report]))
+        gradproof.Report.from_json(reports_to_json([report, report]))

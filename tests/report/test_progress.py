@@ -41,7 +41,7 @@ def looked_at(monkeypatch):
 
 
 def work(clock, wanted, seconds, steps=4):
-    with Bar("every entry", wanted) as bar:
+    with Bar("every entry", wanted=wanted) as bar:
         for step in range(1, steps + 1):
             clock[0] += seconds / steps
             bar(step, steps)
@@ -84,7 +84,7 @@ def test_a_bar_that_is_wanted_goes_to_standard_error_and_nowhere_else(clock, cap
 
 def test_what_the_function_prints_goes_where_it_would(clock, capsys, monkeypatch):
     looked_at(monkeypatch)
-    with Bar("every entry", True) as bar:
+    with Bar("every entry", wanted=True) as bar:
         clock[0] += 5
         bar(1, 2)
         print("from the function")
@@ -116,7 +116,7 @@ def test_the_bar_is_cleaned_up_after_an_exception(clock, monkeypatch):
     terminal = looked_at(monkeypatch)
 
     def interrupted():
-        with Bar("every entry", True) as bar:
+        with Bar("every entry", wanted=True) as bar:
             clock[0] += 5
             bar(1, 2)
             raise KeyboardInterrupt
@@ -128,13 +128,13 @@ def test_the_bar_is_cleaned_up_after_an_exception(clock, monkeypatch):
 
 
 def test_an_exception_is_not_swallowed():
-    with pytest.raises(KeyError), Bar("every entry", False):
+    with pytest.raises(KeyError), Bar("every entry", wanted=False):
         raise KeyError
 
 
 def test_a_bar_that_was_never_called_leaves_nothing(clock, monkeypatch):
     terminal = looked_at(monkeypatch)
-    with Bar("every entry", True):
+    with Bar("every entry", wanted=True):
         clock[0] += 100
 
     assert terminal.getvalue() == ""
@@ -153,7 +153,7 @@ def test_no_thread_stays_alive(clock, monkeypatch):
 
 def test_a_bar_may_be_used_for_work_of_another_length(clock, monkeypatch):
     terminal = looked_at(monkeypatch)
-    with Bar("every entry", True) as bar:
+    with Bar("every entry", wanted=True) as bar:
         clock[0] += 5
         for done, of in [(1, 2), (2, 2), (1, 100), (100, 100), (3, 2)]:
             bar(done, of)
@@ -179,7 +179,7 @@ assert "rich" not in sys.modules
 progress.PATIENCE = -1.0
 random.seed(3)
 state = random.getstate()
-with progress.Bar("every entry", True) as bar:
+with progress.Bar("every entry", wanted=True) as bar:
     bar(1, 2)
 assert "rich" in sys.modules
 assert random.getstate() == state

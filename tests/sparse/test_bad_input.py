@@ -3,12 +3,11 @@
 import pytest
 import torch
 
-from gradproof.errors import InputError
+from gradproof import InputError, check_step
 from gradproof.sparse import (
     Pattern,
     SparseLinear,
     apply_gradient_,
-    check_step,
     clip_grad_norm_,
     clip_grad_value_,
     convert,

@@ -8,9 +8,7 @@ from gradproof.engine.contraction import CLAIM_ACCURACY, CLAIM_ROUNDING, SPREAD,
 from gradproof.engine.options import Probing
 from gradproof.engine.results import Finding
 from gradproof.engine.subject import Array, DerivativeError, Step, Subject
-
-CLEARLY = 10.0  # times what rounding explains
-DIRECTIONS = 3  # all of which must disagree
+from gradproof.engine.thresholds import FEW, ROUNDINGS
 
 
 def adjoint_disagreement(subject: Subject, seed: int, options: Probing) -> Finding | None:
@@ -19,12 +17,12 @@ def adjoint_disagreement(subject: Subject, seed: int, options: Probing) -> Findi
     What is tolerated either of them against the values is tolerated both against each other.
     """
     gap = allowed = 0.0
-    for number in range(DIRECTIONS):
+    for number in range(FEW):
         try:
             gap, allowed, tolerated = _gap(subject, seed + 31 * number, options)
         except DerivativeError:  # at a direction of this size, where at small ones there was none
             return None
-        if not (math.isfinite(gap) and gap > CLEARLY * allowed + tolerated):
+        if not (math.isfinite(gap) and gap > ROUNDINGS * allowed + tolerated):
             return None
     return Finding(
         kind="adjoint-mismatch",

@@ -1,31 +1,32 @@
-"""Contractions with a cotangent: of the measured slopes of all outputs, with their bars, and of claimed ones."""
+"""The two sides of a comparison: the measured slopes of all outputs under a cotangent, and what a gradient claims."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from gradproof.engine.estimators.differences import Estimates, Sample, best_slopes, extrapolated
-from gradproof.engine.estimators.ladder import Ladder, slices
+from gradproof.engine.estimators.ladder import Ladder
 from gradproof.engine.estimators.steps import BOTTOM, RATIO
 from gradproof.engine.options import Probing
+from gradproof.engine.pieces import CACHED, columns, piece_of, slices
 from gradproof.engine.subject import Array, Subject
+from gradproof.engine.thresholds import TINY
 
-SPREAD = 2.0  # bars of many outputs add like independent errors; this many of their root-sum-squares count
-CLAIM_ROUNDING = 4.0  # units of rounding granted to every entry of a claimed gradient
-CLAIM_ACCURACY = 3e-10  # and this much of it: special functions' series give some ten digits, whatever their type
-USUAL_WEIGHT = 0.76  # root mean square of a cotangent's entries
-HANDFUL = 64  # outputs, up to which the plain sum of bars may be the smaller
-CAUTION = 3.0  # bars of a ladder with more than two samples
-GLIMPSE = 8  # of this many outputs the bar of one is looked at
-UNDERFLOW = 1e-290  # a sum of squares below this has lost its terms
+SPREAD = 2.0  # root-sum-squares of the outputs' bars in the bar of their sum: random signs make errors independent
+CLAIM_ROUNDING = 4.0  # units of rounding allowed for every entry of a claimed gradient
+CLAIM_ACCURACY = 3e-10  # relative, allowed beside it: series of special functions give some ten digits in any precision
+USUAL_WEIGHT = 0.76  # root mean square of a cotangent's entries: √(7/12) of a uniform variable in [½, 1]
+CAUTION = 3.0  # times the bar of a ladder of more than two samples: the smallest of several bars may be too small
+SAMPLED = 8  # outputs for one of which the bar is computed where the bars are sampled
 
 
 @dataclass(frozen=True, slots=True)
 class Contraction:
     """⟨u, slope⟩, its bar, the bar that rounding alone would give, and the root of the sum of the parts' squares.
 
-    `ahead` are the steps and ⟨u, change⟩ after each, where the values behind them were let go.
+    `ahead` has pairs of a step and ⟨u, change⟩ after it, where the values themselves are not kept.
     """
 
     slope: float
@@ -37,7 +38,7 @@ class Contraction:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """⟨gradient, v⟩, how far rounding may have moved it, what the user forgives, and the sizes of its parts."""
+    """⟨gradient, v⟩, how far rounding may have moved it, what the user tolerates, and the sizes of its parts."""
 
     slope: float
     rounding: float
@@ -57,148 +58,141 @@ def contract(ladder: Ladder, cotangent: Array, low: int = 0, high: int | None = 
 
 
 def contract_each(ladder: Ladder, cotangents: list[Array], low: int = 0, high: int | None = None) -> list[Contraction]:
-    """The same for several cotangents, in one pass over the slopes."""
-    totals = [_Total(ladder.subject.arrays, cotangent) for cotangent in cotangents]
-    floors = plain_floors = 0.0
-    for where, piece in ladder.pieces(low, ladder.subject.outputs.size if high is None else high):
-        squares = float(piece.floor @ piece.floor)
-        floors += squares
-        if squares < UNDERFLOW:
-            plain_floors += float(piece.floor.sum())
-        for total in totals:
-            total.add(where, piece)
+    """Contract with several cotangents in one pass over the slopes."""
+    xp, stop = ladder.subject.arrays, ladder.subject.outputs.size if high is None else high
     caution = CAUTION if len(ladder.samples) > 2 else 1.0
-    floor = SPREAD * USUAL_WEIGHT * math.sqrt(floors) + plain_floors
-    return [total.sums(caution, floor) for total in totals]
+    return _contracted(xp, lambda: ladder.pieces(low, stop), cotangents, caution)
 
 
-def glance(ladder: Ladder, cotangents: list[Array]) -> list[Contraction]:
-    """Contract very many outputs on two samples, with bars from an eighth of them: enough where nothing is in doubt.
+def contract_with_sampled_bars(ladder: Ladder, cotangents: list[Array]) -> list[Contraction]:
+    """Contract on the first two samples with bars from an eighth of the outputs: enough where nothing is in doubt.
 
-    The values are let go one after the other, the cotangents read slice by slice, and only the eighth is held.
-    An output of which the slope is not known makes the sum NaN, and one with an odd bar may go unseen: then the bar is
-    too small, not too wide, and what disagrees with it is contracted in full.
+    The values at one step are dropped before those at the next are evaluated, unless the ladder has them. An output
+    whose slope is unknown makes the sum NaN. A wide bar may be missed; then the bar of the sum is too small, and a
+    disagreement with it is examined with the bars of all outputs.
     """
-    subject, around = ladder.subject, ladder.noise()
-    xp = subject.arrays
-    changes: list[list[float]] = []
-    forward: list[list[tuple[float, float]]] = []
-    samples: list[Sample] = []
-    for t in (RATIO**exponent for exponent in BOTTOM):
-        (minus, behind), (plus, ahead) = (_glimpsed(ladder, side, cotangents) for side in (-t, t))
-        samples.append(Sample(t, minus, plus))
-        forward.append([(t, change) for change in ahead])
-        changes.append([0.5 / t * (after - before) for after, before in zip(ahead, behind, strict=True)])
-    centre = _some(subject, subject.centre)
-    totals = [_Total(xp, _some(subject, cotangent)) for cotangent in cotangents]
-    floors = 0.0
-    for where in slices(0, centre.shape[0]):
-        cut = [Sample(sample.t, sample.minus[where], sample.plus[where]) for sample in samples]
-        piece = best_slopes(xp, centre[where], cut, around)
-        floors += float(piece.floor @ piece.floor)
-        for total in totals:
-            total.add(where, piece)
+    subject, xp, noise = ladder.subject, ladder.subject.arrays, ladder.noise()
+    near, far = (RATIO**exponent for exponent in BOTTOM)
+
+    def at(t: float) -> tuple[Array, list[Array]]:
+        values = ladder.values(t)
+        return _sampled(xp, values), _changes(subject, values, cotangents)
+
+    seen, changes = zip(*map(at, (-near, near, -far, far)), strict=True)
+    centre, chosen = _sampled(xp, subject.centre), [_sampled(xp, cotangent) for cotangent in cotangents]
+
+    def pieces() -> Iterator[tuple[slice, Estimates]]:
+        for where in slices(0, centre.shape[0], piece_of(centre)):
+            behind, ahead, far_behind, far_ahead = (values[where] for values in seen)
+            samples = [Sample(near, behind, ahead), Sample(far, far_behind, far_ahead)]
+            yield where, best_slopes(xp, centre[where], samples, noise)
+
     widen = math.sqrt(subject.outputs.size / centre.shape[0])
     answers = []
-    for total, near, far, *after in zip(totals, *changes, *forward, strict=True):
-        seen = total.sums(1.0, SPREAD * USUAL_WEIGHT * math.sqrt(floors))
-        bar, floor, size = widen * seen.bar, widen * seen.floor, widen * seen.size
-        answers.append(Contraction(extrapolated(near, far), bar, floor, size, ahead=tuple(after)))
+    for sums, totals in zip(_contracted(xp, pieces, chosen), columns(xp, changes), strict=True):
+        behind, ahead, far_behind, far_ahead = totals
+        slope = extrapolated((ahead - behind) * (0.5 / near), (far_ahead - far_behind) * (0.5 / far))
+        bar, floor, size = (widen * each for each in (sums.bar, sums.floor, sums.size))
+        answers.append(Contraction(slope, bar, floor, size, ahead=((near, ahead), (far, far_ahead))))
     return answers
 
 
-def _glimpsed(ladder: Ladder, t: float, cotangents: list[Array]) -> tuple[Array, list[float]]:
-    """An eighth of the values at one step, and how much all of them change under each cotangent."""
-    subject, values = ladder.subject, ladder.values(t)
-    changes = [0.0] * len(cotangents)
-    for where in slices(0, subject.outputs.size):
+def _changes(subject: Subject, values: Array, cotangents: list[Array]) -> list[Array]:
+    """Return ⟨u, value − centre⟩ for each cotangent u."""
+    changes: list[Array] = [0.0] * len(cotangents)
+    for where in slices(0, subject.outputs.size, piece_of(values)):
         change = values[where] - subject.centre[where]
-        for number, cotangent in enumerate(cotangents):
-            changes[number] += float(cotangent[where] @ change)
-    return _some(subject, values), changes
+        changes = [total + cotangent[where] @ change for total, cotangent in zip(changes, cotangents, strict=True)]
+    return changes
 
 
-def _some(subject: Subject, vector: Array) -> Array:
-    """The first eighth of every piece of a vector."""
-    pieces = slices(0, subject.outputs.size)
-    starts = [slice(piece.start, piece.start + -(-(piece.stop - piece.start) // GLIMPSE)) for piece in pieces]
-    return subject.arrays.concatenate([vector[start] for start in starts])
+def _sampled(xp: Array, vector: Array) -> Array:
+    """Return the first eighth of every piece of a vector, whatever its device."""
+    whole = vector.shape[0] // CACHED * CACHED
+    starts, rest = vector[:whole].reshape(-1, CACHED)[:, : CACHED // SAMPLED], vector[whole:]
+    return xp.concatenate([starts.reshape(-1), rest[: math.ceil(rest.shape[0] / SAMPLED)]])
 
 
-@dataclass(slots=True)
-class _Total:
-    """Contraction in the making."""
+def _contracted(
+    xp: Array,
+    pieces: Callable[[], Iterable[tuple[slice, Estimates]]],
+    cotangents: list[Array],
+    caution: float = 1.0,
+) -> list[Contraction]:
+    """Add up the slopes and bars of some outputs, piece by piece; all numbers are taken out at the end."""
 
-    xp: Array
-    cotangent: Array
-    slope: float = 0.0
-    plain: float = 0.0
-    square: float = 0.0
-    parts: float = 0.0
+    def totals(known: bool) -> list[float]:
+        rows = (_row(xp, piece, [each[where] for each in cotangents], known) for where, piece in pieces())
+        return [sum(column) for column in columns(xp, rows)]
 
-    def add(self, where: slice, piece: Estimates) -> None:
-        u = self.cotangent[where]
-        weighted = abs(u)
-        weighted *= piece.bar
-        square = float(weighted @ weighted)
-        if not math.isfinite(square):  # an unknown slope with no weight is no loss
-            weighted = self.xp.where(u == 0, 0.0, weighted)
-            square = float(weighted @ weighted)
-        self.square += square
-        part = u * piece.value
-        self.slope += float(part.sum())
-        self.parts += float(part @ part)
-        if u.shape[0] <= HANDFUL or square < UNDERFLOW:
-            self.plain += float(weighted.sum())
-        else:
-            self.plain = math.inf
+    found = totals(known=True)
+    if not math.isfinite(sum(found)):
+        found = totals(known=False)
+    floor = SPREAD * USUAL_WEIGHT * math.sqrt(found[0])
+    if found[0] < TINY:
+        floor = sum(float(piece.floor.sum()) for _, piece in pieces())
+    answers = []
+    for slope, parts, squares, plain in zip(*(found[start::4] for start in (1, 2, 3, 4)), strict=True):
+        root = SPREAD * math.sqrt(squares) if squares > TINY else math.inf
+        answers.append(Contraction(slope, caution * min(plain, root), floor, math.sqrt(parts)))
+    return answers
 
-    def sums(self, caution: float, floor: float) -> Contraction:
-        """The bar takes caution: of several bars for one slope the smallest is taken, which may be too small."""
-        bar = min(self.plain, SPREAD * math.sqrt(self.square)) if self.square > UNDERFLOW else self.plain
-        return Contraction(self.slope, caution * bar, floor, math.sqrt(self.parts))
+
+def _row(xp: Array, piece: Estimates, weights: list[Array], known: bool) -> list[Array]:
+    """Return the sums of one piece: of the squared floors, and under each cotangent of the slopes and of the bars.
+
+    Unless all slopes are known, those without weight are left out: an infinite bar times zero is NaN.
+    """
+    row = [piece.floor @ piece.floor]
+    for u in weights:
+        part, bar = u * piece.value, abs(u)
+        bar *= piece.bar
+        if not known:
+            bar = xp.where(u == 0, 0.0, bar)
+        row += [part.sum(), part @ part, bar @ bar, bar.sum()]
+    return row
 
 
 def claimed(subject: Subject, direction: Array, cotangent: Array) -> tuple[Array, Array]:
-    """What the derivative under test says, and what to weigh it with: together they predict ⟨u, Jv⟩."""
+    """Return what the derivative under test says, and the weights with which it predicts ⟨u, Jv⟩."""
     if subject.mode == "forward":
         return subject.pushforward(direction), cotangent
     return subject.pullback(cotangent), direction
 
 
 def predicted(subject: Subject, direction: Array, cotangent: Array) -> float:
-    """⟨u, Jv⟩ as the derivative under test has it."""
+    """Return ⟨u, Jv⟩ according to the derivative under test."""
     return inner(subject, *claimed(subject, direction, cotangent)[::-1])
 
 
 def inner(subject: Subject, weights: Array, values: Array) -> float:
-    """⟨weights, values⟩, leaving out what has no weight, finite or not."""
+    """Return ⟨weights, values⟩ without the values that have no weight, finite or not."""
     total = float((weights * values).sum())
     if math.isfinite(total):
         return total
     return float(subject.arrays.where(weights == 0, 0.0, weights * values).sum())
 
 
-def claim_of(gradient: Array, direction: Array, precision: float, options: Probing) -> Claim:
-    """What a gradient predicts along a direction."""
-    slope = square = largest = tolerated = entry = 0.0
-    for where in slices(0, gradient.shape[0]):
+def claim_of(subject: Subject, gradient: Array, direction: Array, options: Probing) -> Claim:
+    """Return what a gradient predicts along a direction."""
+    precision, rows = subject.numbers.precision, []
+    for where in slices(0, gradient.shape[0], piece_of(gradient)):
         g, v = gradient[where], direction[where]
-        contribution = g * v
-        slope += float(contribution.sum())
-        square += float(contribution @ contribution)
-        largest = max(largest, float(contribution.max()), -float(contribution.min()))
-        entry = max(entry, float(g.max()), -float(g.min()))
+        part = g * v
+        row = [part.sum(), part @ part, part.max(), part.min(), g.max(), g.min()]
         if options.rtol or options.atol:
             allowed = abs(v) * (options.atol + options.rtol * abs(g))
-            tolerated += float(allowed @ allowed)
-    together = max(math.sqrt(square), largest)
-    rounding = (CLAIM_ROUNDING * precision + CLAIM_ACCURACY) * together + precision * abs(slope)
-    return Claim(slope, rounding, SPREAD * math.sqrt(tolerated), largest, entry)
+            row.append(allowed @ allowed)
+        rows.append(row)
+    slopes, squares, most, least, high, low, *allowances = columns(subject.arrays, rows)
+    slope, tolerated = sum(slopes), sum(map(sum, allowances))
+    largest, entry = max(0.0, *most, *map(abs, least)), max(0.0, *high, *map(abs, low))  # zero, where all are NaN
+    rounding = (CLAIM_ROUNDING * precision + CLAIM_ACCURACY) * max(math.sqrt(sum(squares)), largest)
+    return Claim(slope, rounding + precision * abs(slope), SPREAD * math.sqrt(tolerated), largest, entry)
 
 
 def restricted(subject: Subject, vector: Array, low: int, high: int) -> Array:
-    """The vector within a range of coordinates, and zero elsewhere."""
+    """Return the vector within a range of coordinates, and zero elsewhere."""
     piece = subject.arrays.zeros_like(vector)
     piece[low:high] = vector[low:high]
     return piece

@@ -8,9 +8,8 @@ from gradproof.engine.options import tolerance_hint
 from gradproof.engine.probe import Probe
 from gradproof.engine.results import Entry, Finding
 from gradproof.engine.subject import DerivativeError, Subject
+from gradproof.engine.thresholds import TINY
 from gradproof.engine.views import rule_of
-
-TINY = 1e-300  # the least number that is divided by
 
 
 def entry_findings(subject: Subject, entries: Iterable[tuple[int, Entry]], *, more: bool) -> Iterator[Finding]:

@@ -6,25 +6,25 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from gradproof.engine.estimators.noise import on_a_grid
 from gradproof.engine.explanations import explain, unexplained
 from gradproof.engine.explanations.comparison import Comparison, Kind
 from gradproof.engine.explanations.domain import all_undefined, undefined_beside
-from gradproof.engine.explanations.quantisation import ZERO_GRADIENT, has_zero_gradient_of_a_cast
+from gradproof.engine.explanations.quantisation import QUANTISED, ZERO_GRADIENT, has_zero_gradient_of_a_cast
 from gradproof.engine.findings import entry_findings, raised, spread_thinly
 from gradproof.engine.localisation.locate import Located, localise
 from gradproof.engine.nonfinite import broken_claim
 from gradproof.engine.options import Probing
 from gradproof.engine.pictures import remainders
-from gradproof.engine.probe import LOW, Probe
-from gradproof.engine.probing import FEW, ask
+from gradproof.engine.probe import Probe
+from gradproof.engine.probing import ask
 from gradproof.engine.results import Entry, Finding, Obstacle, Reading, Resolution, Verdict
 from gradproof.engine.second_opinion import seconded
 from gradproof.engine.subject import DerivativeError, Subject
+from gradproof.engine.thresholds import ENOUGH, SLIGHT, TINY, TRACE
 from gradproof.engine.verdict import EMPTY, UNMEASURED, Judgement
 
 Span = tuple[int, int]
-TINY = 1e-300  # the least number that is divided by
-WEAK = 1e-3  # of the largest entry: a pass that would miss more asks about each input by itself
 ONE_SIDED = "The function is not defined on both sides of the point: slopes were measured on one side, where it is."
 INFINITIES = (
     "Some outputs are infinite at the point and all around it: the slopes that are claimed of them were not checked."
@@ -39,7 +39,7 @@ def judge(subject: Subject, *, probes: int, seed: int, options: Probing) -> Judg
         return Judgement(obstacle=undefined)
     outputs = subject.outputs.size
     # one output of twenty without a slope may be an accident
-    evidence = Evidence(subject, options, seed, spared=max(FEW * outputs, float(outputs >= 20)))
+    evidence = Evidence(subject, options, seed, spared=max(SLIGHT * outputs, float(outputs >= 20)))
     try:
         return seconded(evidence.judgement(probes), subject, seed, options)
     except DerivativeError as error:
@@ -115,7 +115,7 @@ class Evidence:
 
     def _is_weak(self, deciding: list[Probe]) -> bool:
         """Return True if a pass would say little, although the precision allows more."""
-        return self.subject.numbers.precision < LOW and _resolution(deciding).relative > WEAK
+        return self.subject.numbers.precision < ENOUGH and _resolution(deciding).relative > TRACE
 
     def _wrong_by_itself(self) -> Judgement | None:
         """Ask about each input by itself, since the kink of another may have hidden an error in it."""
@@ -171,7 +171,7 @@ class Evidence:
         comparison = self._compared(Kind.UNCONFIRMED, probe)
         if another is not None:
             both = sorted([probe, another], key=lambda each: -each.excess / max(each.bar, TINY))
-            worst, other = sorted(both, key=lambda each: not each.thorough)
+            worst, other = sorted(both, key=lambda each: not each.complete)
             comparison = self._compared(Kind.DISAGREEMENT, worst, other)
         obstacle = explain(comparison)
         return self._blocked(obstacle) if obstacle else self._of_entries(comparison)
@@ -215,6 +215,8 @@ class Evidence:
             self.notes.append(INFINITIES)
         zero = self.spared and not any(probe.claim.largest_entry for probe in deciding)
         if zero and has_zero_gradient_of_a_cast(self.subject, deciding[0].ladder.direction):
+            if not on_a_grid(self.subject.arrays, self.subject.centre):
+                return self._blocked(QUANTISED)
             self.notes.append(ZERO_GRADIENT)
         return self._judged(deciding)
 

@@ -8,9 +8,10 @@ from gradproof.engine.contraction import contract, restricted
 from gradproof.engine.estimators.ladder import Ladder
 from gradproof.engine.estimators.steps import first_step
 from gradproof.engine.jacobian.columns import Columns
-from gradproof.engine.probe import MEANINGFUL, Probe
+from gradproof.engine.probe import Probe
 from gradproof.engine.results import Entry, Finding, Place
 from gradproof.engine.subject import Array, Frame, Step, Subject
+from gradproof.engine.thresholds import MEANINGFUL
 
 EXPONENTS = (0, 1, -1, -2)  # of the steps that tell a slope from a kink
 

@@ -1,7 +1,7 @@
-"""What pictures of a check show, as data: the Taylor test's remainders, and where a Jacobian is wrong.
+"""The data of a report's pictures: the remainders of the Taylor test, and a heat map of the Jacobian's errors.
 
-Remainders come from values that a probe has seen anyway. A heat map is drawn of a wrong gradient only: blocks of inputs
-are moved one after the other, and blocks of outputs are asked about, so that a Jacobian of any size costs a few calls.
+Remainders come from values that a probe has sampled already. A heat map is computed for a wrong gradient only, from
+blocks of inputs and of outputs, so that a Jacobian of any size takes a few calls.
 """
 
 from __future__ import annotations
@@ -10,27 +10,21 @@ import math
 from collections.abc import Iterator
 
 from gradproof.engine.contraction import CLAIM_ACCURACY, CLAIM_ROUNDING, SPREAD, inner, restricted
-from gradproof.engine.estimators.directional import LARGE, Measured, slopes_along
+from gradproof.engine.estimators.directional import Measured, slopes_along
 from gradproof.engine.estimators.ladder import Ladder
 from gradproof.engine.options import Probing
 from gradproof.engine.probe import Probe, rounding_floor
 from gradproof.engine.results import HeatMap, TaylorPoint
 from gradproof.engine.subject import Array, DerivativeError, Frame, Subject
-
-BLOCKS = 16  # of inputs and of outputs, for a gradient that was probed
-FULL_BLOCKS = 64  # and for one of which every entry was looked at, which costs more calls than that in any case
-WORK = 1 << 23  # numbers that may be computed for a map: 16 blocks up to 65,536 inputs and outputs, 8 for twice as many
-UNDERFLOW = 1e-145  # a root of a sum of squares below this has lost its terms
-FEWEST = 4  # blocks that make a map worth its calls
-TRIFLE = 1 << 14  # outputs of a plain check, up to which its remainders cost next to nothing
+from gradproof.engine.thresholds import FEW, LARGE, MANY, SAMPLE, TINY, WORK
 
 Span = tuple[int, int]
 
 
 def remainders(probe: Probe) -> tuple[TaylorPoint, ...]:
-    """|⟨u, f(x + hv) − f(x)⟩ − h·claim| at the steps h of a probe's ladder, where it is finite.
+    """Return |⟨u, f(x + hv) − f(x)⟩ − h·claim| at the steps h of a probe's ladder, where it is finite.
 
-    Nothing where it would cost a plain check of very many outputs more than a trifle.
+    A passing check of very many outputs has none unless they were computed already.
     """
     claim, reach = probe.claim.slope, probe.ladder.reach
     if not math.isfinite(claim):
@@ -42,9 +36,9 @@ def remainders(probe: Probe) -> tuple[TaylorPoint, ...]:
 
 
 def _changes(probe: Probe) -> Iterator[tuple[float, float]]:
-    """⟨u, f(x + tv) − f(x)⟩ at each step t, from the values that the ladder holds."""
+    """Yield ⟨u, f(x + tv) − f(x)⟩ at each step t, from the values that the ladder holds."""
     ladder, centre = probe.ladder, probe.ladder.subject.centre
-    if len(ladder.samples) == 2 and centre.shape[0] > TRIFLE:
+    if len(ladder.samples) == 2 and centre.shape[0] > 4 * SAMPLE:
         return
     for sample in ladder.samples:
         change = sample.plus - centre
@@ -53,16 +47,16 @@ def _changes(probe: Probe) -> Iterator[tuple[float, float]]:
 
 
 def heat_map(
-    subject: Subject, seed: int, options: Probing, *, blocks: int = BLOCKS, measured: Measured | None = None
+    subject: Subject, seed: int, options: Probing, *, blocks: int = MANY, measured: Measured | None = None
 ) -> tuple[HeatMap, ...]:
-    """The Jacobian's error along a direction, in blocks; nothing where no block by itself lies outside its bar.
+    """Return the Jacobian's errors along a direction, in blocks; nothing if no block by itself is outside its bar.
 
-    Where the Jacobian was `measured` it is not measured again. A large function has no map.
+    A Jacobian that was `measured` is not measured again. A large function has no map.
     """
     if max(subject.inputs.size, subject.outputs.size) > LARGE:
         return ()
-    blocks = min(blocks, WORK // (4 * (subject.inputs.size + subject.outputs.size)))
-    if blocks < FEWEST:
+    blocks = min(blocks, WORK // (16 * (subject.inputs.size + subject.outputs.size)))
+    if blocks < FEW:
         return ()
     direction = subject.direction(seed, options.first(subject))
     rows, columns = _cut(subject.outputs, blocks), _cut(subject.inputs, blocks)
@@ -83,7 +77,7 @@ def heat_map(
 
 
 def _cut(frame: Frame, blocks: int) -> list[Span]:
-    """Blocks of coordinates, about as many as asked for, none of them across two tensors where that can be."""
+    """Cut the coordinates into about as many blocks as asked for, at the edges of tensors if these are few enough."""
     spans = [span for span in frame.spans if span[0] < span[1]]
     if len(spans) > blocks:
         spans = [(0, frame.size)]
@@ -111,7 +105,7 @@ def _errors(
     values, bars = slopes_along(subject, directions, measured)
     gap = abs(claims - _sums(xp, values, cotangent, rows).T)
     plain, spread = _sums(xp, bars, abs(cotangent), rows), SPREAD * _root_sums(xp, bars, cotangent, rows)
-    bar = xp.where(spread > UNDERFLOW, xp.minimum(plain, spread), plain).T
+    bar = xp.where(spread * spread > TINY, xp.minimum(plain, spread), plain).T
     size = abs(claims) + _root_sums(xp, values, cotangent, rows).T
     reach = xp.asarray([ladder.reach for ladder in ladders], dtype=values.dtype, device=values.device)
     length = _root_sums(xp, xp.ones_like(values[:1]), cotangent, rows).T
@@ -124,11 +118,11 @@ def _errors(
 
 
 def _sums(xp: Array, vectors: Array, weights: Array, spans: list[Span]) -> Array:
-    """⟨weights, vector⟩ within each span, of each vector; what has no weight is left out, finite or not."""
+    """Return ⟨weights, vector⟩ within each span, for each vector, without entries that have no weight."""
     parts = xp.where(weights == 0, 0.0, vectors * weights)
     return xp.stack([parts[:, low:high].sum(1) for low, high in spans]).T
 
 
 def _root_sums(xp: Array, vectors: Array, weights: Array, spans: list[Span]) -> Array:
-    """The same for the root of the sum of squares."""
+    """Return the root of the sum of squares within each span, for each vector."""
     return xp.sqrt(_sums(xp, vectors * vectors, weights * weights, spans))

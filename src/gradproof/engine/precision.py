@@ -16,28 +16,15 @@ from dataclasses import replace
 from gradproof.engine.explanations.conditioning import answer, question, scatter
 from gradproof.engine.findings import raised
 from gradproof.engine.judging import judge
+from gradproof.engine.localisation.locate import SHOWN
 from gradproof.engine.options import Probing
 from gradproof.engine.results import Entry, Finding, Obstacle, Reason, Resolution, Verdict
 from gradproof.engine.second_opinion import seconded
 from gradproof.engine.subject import Array, DerivativeError, Frame, Step, Subject
+from gradproof.engine.thresholds import ALIKE, CLEARLY, COARSEST, FEW, GROSS, ROUNDINGS, SLIGHT, TRACE, UNRESOLVED
 from gradproof.engine.verdict import Judgement
 from gradproof.engine.views import rule_of
 
-ROUNDINGS = 8.0  # units of rounding that an entry may be off
-OTHERS = 3  # further incoming gradients
-SEVERAL = 3  # entries that are all off alike
-ALIKE = 0.2  # of the error: so far apart at the most
-CONSTANT = 2.0  # units of rounding that a rounded constant may be off
-MATERIAL = 1e-2  # of the largest entry: a smaller difference that double precision does not share is rounding
-CLEARLY = 3.0  # bars
-HALF = 0.5  # of the gradient's largest entry: a resolution beyond it would let too much pass
-GROSS = 40.0  # times what rounding may do: an entry further off than that needs no second witness
-LONE = 0.05  # of the entries, at most, being off while the others are right is not rounding's kind
-ODD = 5.0  # times what rounding may do, then
-SCATTER = 20.0  # times what it scatters by at points a rounding away: less may be chance
-FACTOR = 0.2  # off one
-ZERO = 1e-3  # of what the values' size suggests: a gradient below it vanishes
-SHOWN = 10
 INEXACT = Obstacle(
     Reason.CONDITIONING,
     "The gradient is right in double precision, and too inexact in this precision to say more.",
@@ -93,7 +80,7 @@ def _by_the_wide(
     wrong = ~(abs(claimed - truth) <= allowed)
     if bool(wrong.any()):
         native = judge(subject, probes=1, seed=seed, options=options)
-        scattered = scatter(subject, asked, claimed, seed + 2 + OTHERS)
+        scattered = scatter(subject, asked, claimed, seed + 2 + FEW)
         return _contested(subject, judgement, claimed, truth, allowed, scattered, native)
     judgement = replace(judgement, resolution=_resolution(subject, allowed, truth, judgement))
     return judgement if options.rtol or options.atol else _if_meaningful(judgement)
@@ -116,8 +103,8 @@ def _within_rounding(judgement: Judgement, precision: float) -> bool:
     if not errors or not max(map(abs, errors)) <= ROUNDINGS * precision:
         return False
     least, most = min(errors), max(errors)
-    alike = len(errors) >= SEVERAL and most - least <= ALIKE * max(abs(least), abs(most))
-    return not (alike and min(map(abs, errors)) > CONSTANT * precision)
+    alike = len(errors) >= FEW and most - least <= ALIKE * max(abs(least), abs(most))
+    return not (alike and min(map(abs, errors)) > CLEARLY * precision)
 
 
 def _relative(entry: Entry) -> float:
@@ -139,18 +126,18 @@ def _allowed(subject: Subject, wide: Subject, asked: Array, truth: Array, seed: 
     moved = abs(answer(wide, asked, nudge) - truth)
     moved = xp.where(xp.isfinite(moved), moved, 0.0)
     size = truth * truth
-    for number in range(OTHERS):
+    for number in range(FEW):
         other = answer(wide, question(wide, seed + 2 + number))
         size = size + other * other
-    size = (size / (1 + OTHERS)) ** 0.5
+    size = (size / (1 + FEW)) ** 0.5
     values = abs(wide.centre)
     values = xp.where(xp.isfinite(values), values, 0.0)
     largest = float(values.max())
     steep = unit / abs(xp.where(nudge == 0, math.inf, nudge)) if reverse else 1.0 + 0 * size
     natural = largest * steep
-    vanishing = float(size.max()) < ZERO * float(natural.max())  # all of it cancels, and rounding is all there is
+    vanishing = float(size.max()) < TRACE * float(natural.max())  # all of it cancels, and rounding is all there is
     if vanishing and reverse:  # unless each entry has a small share in values that are sums of many
-        vanishing = float((size * abs(nudge)).sum()) < ZERO * unit * float(values.sum())
+        vanishing = float((size * abs(nudge)).sum()) < TRACE * unit * float(values.sum())
     lost = subject.numbers.tiny * steep  # values that small are rounded as if they were larger
     return ROUNDINGS * (unit * (size + natural if vanishing else size) + moved + lost)
 
@@ -172,10 +159,10 @@ def _contested(
     xp = subject.arrays
     gap = abs(claimed - truth)
     gap = xp.where(xp.isnan(claimed) & xp.isfinite(truth), math.inf, gap)  # NaN is as far from a number as can be
-    material = ~(gap <= allowed + ROUNDINGS * scattered) & ~(gap <= MATERIAL * float(abs(truth).max()))
+    material = ~(gap <= allowed + ROUNDINGS * scattered) & ~(gap <= SLIGHT * float(abs(truth).max()))
     borne_out = native.verdict is Verdict.FAIL and _clearly(native)
-    lone = int((~(gap <= allowed)).sum()) <= LONE * gap.shape[0]
-    gross = bool((material & (gap > (ODD if lone else GROSS) * allowed) & (gap > SCATTER * scattered)).any())
+    lone = int((~(gap <= allowed)).sum()) <= COARSEST * gap.shape[0]
+    gross = bool((material & (gap > (CLEARLY if lone else GROSS) * allowed) & (gap > GROSS * scattered)).any())
     if bool(material.any()) and (borne_out or gross or _off_by_a_factor(claimed, truth)):
         finding = _finding(subject, claimed, truth, allowed)
         return replace(
@@ -195,7 +182,7 @@ def _contested(
 def _if_meaningful(judgement: Judgement) -> Judgement:
     """A pass, unless rounding could hide half of the gradient."""
     resolution = judgement.resolution
-    if not math.isfinite(resolution.relative) or resolution.relative <= HALF:
+    if not math.isfinite(resolution.relative) or resolution.relative <= UNRESOLVED:
         return judgement
     return replace(judgement, obstacle=INEXACT)
 
@@ -205,7 +192,7 @@ def _off_by_a_factor(claimed: Array, truth: Array) -> bool:
     square = float(truth @ truth)
     factor = float(claimed @ truth) / square if square else 1.0
     rest = claimed - factor * truth
-    return abs(factor - 1) > FACTOR and float(rest @ rest) < (0.1 * factor) ** 2 * square
+    return abs(factor - 1) > ALIKE and float(rest @ rest) < (0.1 * factor) ** 2 * square
 
 
 def _clearly(native: Judgement) -> bool:

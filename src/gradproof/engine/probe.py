@@ -1,36 +1,34 @@
-"""A question and its answer: does the claimed gradient predict the slope along a random direction?
+"""One probe: the slope that a gradient claims along a random direction beside the measured one.
 
-A probe compares ⟨Jᵀu, v⟩ or ⟨u, Jv⟩, which the pullback or the pushforward claims for a direction v in the inputs and a
-direction u in the outputs, with ⟨u, Jv⟩, which a ladder measures.
+The pullback claims ⟨Jᵀu, v⟩, or the pushforward ⟨u, Jv⟩, for a direction v of the inputs and a cotangent u of the
+outputs. A ladder measures ⟨u, Jv⟩.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 from gradproof.engine.contraction import CAUTION, CLAIM_ROUNDING, Claim, Contraction, inner, predicted
 from gradproof.engine.estimators.differences import ROUNDING
 from gradproof.engine.estimators.ladder import Ladder
 from gradproof.engine.estimators.steps import first_step
 from gradproof.engine.subject import Array, Subject
+from gradproof.engine.thresholds import ENOUGH, GROSS, MARGIN, MEANINGFUL, STEADY, TRACE
 
-ROUNDING_FLOOR = (
-    4e-12  # of the derivative's largest entry, or of the largest value, which rounding may leave in any entry
-)
-NOTHING = 1e-4  # of the largest value, over a step as long as the point: below it a derivative is as good as none
-ENOUGH = 3e-8  # a bar below this fraction of the largest contribution to the slope needs no improvement
-NEAR_FLOOR = 30.0  # nor does one within this multiple of what rounding alone would give
-MEANINGFUL = 0.2  # a bar wider than this fraction of the largest contribution would let too much pass
-ZERO = 1e-3  # and wider than this fraction of what the values' size suggests, it does not show a gradient to be zero
-LOW = 1e-10  # precision, above which a bar alone does not separate right from wrong
-LOW_MARGIN = 1.3  # bars beyond the bar that an error must have then
-HIDING = 0.02  # and wider than this fraction of the slope on the coarsest step, it may hide one
+ROUNDING_FLOOR = 4e-12  # of the derivative's largest entry, or of the largest value: rounding that any entry may have
+NOTHING = 1e-4  # of the largest value, over a step as long as the point: a smaller change counts as none
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Probe:
-    """A question and its answer, with what is needed to ask further."""
+    """A claimed and a measured slope along one direction, and what they were computed from.
+
+    `held_change` is the largest change that is claimed of an input that this probe does not move. `complete` says
+    whether the ladder has all samples that a disagreement calls for. `kinks` are outputs with a kink at the point, and
+    `unresolved` is the number of outputs that were left out since their bars are too wide.
+    """
 
     seed: int
     ladder: Ladder
@@ -38,14 +36,14 @@ class Probe:
     claimed: Array
     sums: Contraction
     claim: Claim
-    aside: float = 0.0  # the largest change that is claimed of an input that stands still in this probe
+    held_change: float = 0.0
     repeatable: bool = True
-    thorough: bool = False  # whether the ladder has every sample that a disagreement would have given it
+    complete: bool = False
     kinks: tuple[int, ...] = ()
     unresolved: int = 0
 
     def predicted(self, piece: Array) -> float:
-        """The slope that is claimed along a part of the direction."""
+        """Return the slope that is claimed along a part of the direction."""
         subject = self.ladder.subject
         if subject.mode == "forward":
             return predicted(subject, piece, self.cotangent)
@@ -61,19 +59,19 @@ class Probe:
 
     @property
     def largest_change(self) -> float:
-        """The largest change that is claimed of one input, or where only slopes are known of one output."""
+        """The largest change that is claimed of one input, or of one output where only slopes are known."""
         known = self.ladder.subject.scale.change
         if self.ladder.subject.mode == "forward":
             return known or self.claim.largest_entry
-        return max(known, self.claim.largest_contribution, self.aside)
+        return max(known, self.claim.largest_contribution, self.held_change)
 
     def rounding_floor(self, ladder: Ladder) -> float:
-        """What rounding may leave in a slope along a direction, whatever its own size."""
+        """Return the rounding that a slope along a ladder's direction may have, whatever its own size."""
         return rounding_floor(ladder, self.largest_entry, self.largest_change)
 
-    @property
+    @cached_property
     def bar(self) -> float:
-        """How far measuring and rounding may set claim and slope apart."""
+        """The largest difference between claim and slope that measurement and rounding explain."""
         accumulated = CLAIM_ROUNDING * self.ladder.subject.numbers.precision * self.sums.size
         return self.sums.bar + self.claim.rounding + accumulated + self.rounding_floor(self.ladder)
 
@@ -81,9 +79,9 @@ class Probe:
     def resolution(self) -> float:
         """The smallest error in one entry that would have been called wrong.
 
-        It is more than the bar: on doubt bars are taken with caution, and more so where noise makes them up, where
-        values are coarse, or where more samples would tell of more noise; and an error counts no more than its output
-        does, and may lie on the side of the claim's own distance from the slope.
+        It is more than the bar. A longer ladder multiplies bars by a caution, twice where noise is most of the bar; in
+        low precision an error needs a margin; an output's weight scales its errors; and an error may cancel the
+        distance between claim and slope.
         """
         if self.unresolved >= self.ladder.subject.outputs.size:
             return math.inf
@@ -91,25 +89,25 @@ class Probe:
             caution = CAUTION**2 if self.sums.bar > 10 * self.sums.floor else CAUTION
         else:
             caution = (1 + min(1.0, self._distance / self.bar if self.bar else 0.0)) / self.least_weight
-            caution *= 1.0 if self.thorough else CAUTION
-        if self.ladder.subject.numbers.precision > LOW:
-            caution *= 1 + LOW_MARGIN
+            caution *= 1.0 if self.complete else CAUTION
+        if self.ladder.subject.numbers.precision > ENOUGH:
+            caution *= 1 + MARGIN
         return (caution * self.bar + self.claim.tolerated) / self.ladder.shortest
 
     @property
     def least_weight(self) -> float:
-        """The least weight that the incoming gradient gives an output, of those that it gives any."""
+        """The least weight in the cotangent that is not zero."""
         weights = abs(self.cotangent)
         return float(self.ladder.subject.arrays.where(weights > 0, weights, math.inf).min())
 
     @property
     def _distance(self) -> float:
-        """How far claim and slope lie apart."""
+        """The distance between claim and slope."""
         return abs(self.claim.slope - self.sums.slope)
 
     @property
     def excess(self) -> float:
-        """How much of the disagreement the bar does not explain."""
+        """The part of the distance that the bar does not explain."""
         return self._distance - self.bar if math.isfinite(self._distance) else math.inf
 
     @property
@@ -124,16 +122,16 @@ class Probe:
 
 
 def wide(sums: Contraction, claim: Claim) -> bool:
-    """Whether a bar may be worth narrowing: it is more than a trifle, and more than rounding makes it."""
-    return sums.bar > max(ENOUGH * claim.largest_contribution, NEAR_FLOOR * sums.floor)
+    """Return True if a bar can be narrowed and is worth it: it is far wider than rounding alone would make it."""
+    return sums.bar > max(ENOUGH * claim.largest_contribution, GROSS * sums.floor)
 
 
 def rounding_floor(ladder: Ladder, entry: float, change: float) -> float:
-    """What rounding may leave in a slope of a derivative with this largest entry, and this largest change by an entry.
+    """Return the rounding that a slope may have, given the largest entry and the largest change by one input.
 
-    Inputs and outputs may be of very different units: between inputs entries do not compare, and changes do; between
-    outputs it is the other way round. So the lesser counts. Where nothing moves, as in a saturated softmax, there are
-    still the values, of which as much is left over a step as long as the point.
+    Inputs and outputs may have very different units. Entries of different inputs do not compare, and their changes do;
+    of outputs it is the other way round. So the lesser counts. If nothing changes, as in a saturated softmax, the
+    rounding of the values counts, over a step as long as the point.
     """
     subject = ladder.subject
     many, values = math.sqrt(ladder.moved), first_step(subject.numbers.precision) * subject.scale.value
@@ -142,33 +140,29 @@ def rounding_floor(ladder: Ladder, entry: float, change: float) -> float:
 
 
 def says_nothing(probe: Probe) -> bool:
-    """Whether the bar is so wide that a pass would mean nothing."""
+    """Return True if the bar is so wide that agreement verifies nothing."""
     subject, wide, largest = probe.ladder.subject, probe.bar, probe.claim.largest_contribution
     if largest:
-        return wide > max(MEANINGFUL * largest, probe.claim.tolerated) and wide > ZERO * _natural(subject)
+        return wide > max(MEANINGFUL * largest, probe.claim.tolerated) and wide > TRACE * _natural(subject)
     if _hides(probe):
         return True
     coarse_slopes = float(probe.ladder.coarse_slopes().max()) if len(probe.ladder.samples) > 2 else 0.0
-    return wide > NEAR_FLOOR * probe.sums.floor and wide > ZERO * max(_natural(subject), coarse_slopes)
+    return wide > GROSS * probe.sums.floor and wide > TRACE * max(_natural(subject), coarse_slopes)
 
 
 def _hides(probe: Probe) -> bool:
-    """Whether the bar of a slope that is claimed to be zero would hide how the values move on the coarsest sample.
+    """Return True if the bar of a zero slope is wide enough to hide how the values change on the coarsest sample.
 
-    They have to move by more than their rounding: where that is all they do, there is nothing to hide.
+    Changes that rounding explains do not count.
     """
-    ladder, sample = probe.ladder, probe.ladder.samples[-1]
-    coarse_slopes, rounding = (
-        ladder.coarse_slopes(),
-        ROUNDING * ladder.subject.numbers.precision * abs(ladder.subject.centre),
-    )
-    moves = ladder.subject.arrays.where(
-        coarse_slopes * sample.t > NEAR_FLOOR * rounding, coarse_slopes * probe.cotangent, 0.0
-    )
-    return probe.bar > HIDING * math.sqrt(float(moves @ moves)) > 0
+    ladder, subject = probe.ladder, probe.ladder.subject
+    slopes, rounding = ladder.coarse_slopes(), ROUNDING * subject.numbers.precision * abs(subject.centre)
+    clear = slopes * ladder.samples[-1].t > GROSS * rounding
+    moves = subject.arrays.where(clear, slopes * probe.cotangent, 0.0)
+    return probe.bar > STEADY * math.sqrt(float(moves @ moves)) > 0
 
 
 def _natural(subject: Subject) -> float:
-    """The slope that values of this size would have if they changed by as much as the inputs do."""
+    """Return the slope of values that change by as much as the inputs do, relative to their size."""
     xp, values = subject.arrays, abs(subject.centre)
     return first_step(subject.numbers.precision) * float(xp.where(xp.isfinite(values), values, 0.0).max())

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 
 from gradproof.engine.subject import Subject
-
-APART = 1e-6  # of the largest output: less may be in other units, or what rounding left of numbers as large
+from gradproof.engine.thresholds import NEGLIGIBLE
 
 
 def overshadowed(subject: Subject) -> list[str]:
@@ -15,7 +14,7 @@ def overshadowed(subject: Subject) -> list[str]:
     if len(spans) < 2:
         return []
     sizes = [_size(subject, low, high) for low, high in spans]
-    tiny = (low for (low, _), size in zip(spans, sizes, strict=True) if 0 < size < APART * max(sizes))
+    tiny = (low for (low, _), size in zip(spans, sizes, strict=True) if 0 < size < NEGLIGIBLE * max(sizes))
     return [subject.outputs.locate(low).path for low in tiny]
 
 

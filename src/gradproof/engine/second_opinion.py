@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gradproof.engine.estimators.differences import precision_shown
+from gradproof.engine.estimators.noise import on_a_grid
 from gradproof.engine.estimators.segment import Outcome, SegmentResult, second_opinion
+from gradproof.engine.estimators.steps import FINEST, RATIO, first_step
 from gradproof.engine.options import Probing
 from gradproof.engine.results import Finding, Reason
-from gradproof.engine.subject import DerivativeError, Subject
+from gradproof.engine.subject import Array, DerivativeError, Step, Subject
+from gradproof.engine.thresholds import CALLS
 from gradproof.engine.verdict import Judgement
-from gradproof.engine.views import rule_of
+from gradproof.engine.views import rule_of, subset
 
+FINE = RATIO**FINEST  # of the first step: a few units of rounding of the point, too short for most jumps
 ROUGH = frozenset({Reason.QUANTISED, Reason.NOISE, Reason.STEP_SIZE, Reason.CONDITIONING})
 
 
@@ -20,12 +25,16 @@ def seconded(judgement: Judgement, subject: Subject, seed: int, options: Probing
     if judgement.findings or obstacle is None or obstacle.reason not in ROUGH or options.step is not None:
         return judgement
     result = asked(subject, seed, options)
+    if result is not None and result.outcome is Outcome.DISAGREES:
+        quantised = _quantisers(subject, seed)
+        if bool(quantised.any()):
+            rest = subject.arrays.where(~quantised)[0]
+            result = asked(subset(subject, rest), seed, options) if rest.shape[0] else None
+        if result is None or result.outcome is not Outcome.DISAGREES:
+            return judgement
+        return replace(judgement, findings=(segment_finding(subject, result),))
     if result is None or result.outcome is Outcome.UNDECIDED:
         return judgement
-    if result.outcome is Outcome.DISAGREES and not result.claimed:  # a quantiser's gradient is zero almost everywhere
-        return judgement
-    if result.outcome is Outcome.DISAGREES:
-        return replace(judgement, findings=(segment_finding(subject, result),))
     note = (
         f"{obstacle.message} So the rule was verified on segments of {result.half_width:.1g} of the point's scale to "
         "either side: the claimed gradient, integrated along them, is the change in value."
@@ -39,6 +48,44 @@ def asked(subject: Subject, seed: int, options: Probing) -> SegmentResult | None
         return second_opinion(subject, seed=seed, rtol=options.rtol, atol=options.atol)
     except DerivativeError:
         return None
+
+
+def _quantisers(subject: Subject, seed: int) -> Array:
+    """Return which outputs are constant on a fine step, and are claimed to be; none if they show a cast.
+
+    The gradient of a quantiser is zero almost everywhere, whatever its values do along a segment. A cast is
+    piecewise constant too, and is differentiated as if it were not there.
+    """
+    xp = subject.arrays
+    direction = subject.direction(seed, Step(first_step(subject.numbers.precision)))
+    (ahead, behind), centre = subject.evaluate_along(direction, (FINE, -FINE)), subject.centre
+    constant = (ahead == centre) & (behind == centre)
+    if subject.mode == "forward":
+        quantised = constant & (subject.pushforward(direction) == 0)
+    else:
+        quantised = _claimed_constant(subject, constant, seed)
+    values = subject.centre[quantised]
+    cast = bool(precision_shown(xp, [values]) > subject.numbers.precision) and on_a_grid(xp, values) is False
+    return quantised & (not cast)
+
+
+def _claimed_constant(subject: Subject, constant: Array, seed: int) -> Array:
+    """Return which of these outputs have a claimed gradient of zero, or an unknown one: they are found by bisection."""
+    cotangent, claimed = subject.cotangent(seed), ~constant
+    groups, calls = [subject.arrays.where(constant)[0]], 0
+    while groups and calls < CALLS:
+        group = groups.pop()
+        alone = subject.arrays.zeros_like(cotangent)
+        alone[group] = cotangent[group]
+        calls += 1
+        if not bool((subject.pullback(alone) != 0).any()):
+            continue
+        if group.shape[0] == 1:
+            claimed[group] = True
+        else:
+            half = group.shape[0] // 2
+            groups += [group[:half], group[half:]]
+    return ~claimed
 
 
 def segment_finding(subject: Subject, result: SegmentResult) -> Finding:

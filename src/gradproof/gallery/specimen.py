@@ -1,4 +1,4 @@
-"""What a specimen of the gallery is: a function whose derivative is wrong in one known way."""
+"""Specimens of the gallery: functions whose derivatives are wrong in one known way."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Value = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Specimen:
-    """A planted bug: a title, the wrong function, a right one with the same values, inputs, and the diagnosis due."""
+    """A planted bug: a title, the wrong function, a right one with the same values, inputs, the diagnosis."""
 
     name: str
     title: str
@@ -25,7 +25,7 @@ class Specimen:
 
 
 def planted(name: str, value: Value, gradient: Callable[..., Any]) -> Callable[..., Any]:
-    """A function with these values, whose backward is `gradient(incoming, *inputs)`.
+    """Return a function with these values, whose backward is `gradient(incoming, *inputs)`.
 
     With several outputs `incoming` is a tuple. `gradient` gives one result, or a tuple with one for each input.
 
@@ -58,7 +58,7 @@ def specimen(
     *inputs: Callable[[], Any],
     diagnosis: str,
 ) -> Specimen:
-    """A specimen from its values, its wrong gradient, and what makes its inputs."""
+    """Return a specimen from its values, its wrong gradient, and functions that make its inputs."""
     label = "".join(word.capitalize() for word in name.split("-"))
     return Specimen(
         name=name,
@@ -71,7 +71,7 @@ def specimen(
 
 
 def normal(*shape: int, seed: int = 1, dtype: torch.dtype = torch.float64) -> Callable[[], Tensor]:
-    """A maker of random inputs, the same every time."""
+    """Return a function that makes normally distributed inputs, the same at every call."""
 
     def make() -> Tensor:
         return torch.randn(shape, dtype=dtype, generator=torch.Generator().manual_seed(seed)).requires_grad_()
@@ -80,7 +80,7 @@ def normal(*shape: int, seed: int = 1, dtype: torch.dtype = torch.float64) -> Ca
 
 
 def positive(*shape: int, seed: int = 1) -> Callable[[], Tensor]:
-    """A maker of random inputs between ½ and 2."""
+    """Return a function that makes random inputs between ½ and 2."""
 
     def make() -> Tensor:
         draw = torch.rand(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
@@ -90,15 +90,15 @@ def positive(*shape: int, seed: int = 1) -> Callable[[], Tensor]:
 
 
 def complex_normal(*shape: int, seed: int = 1) -> Callable[[], Tensor]:
-    """A maker of random complex inputs."""
+    """Return a function that makes random complex inputs."""
     return normal(*shape, seed=seed, dtype=torch.complex128)
 
 
 def indices(*numbers: int) -> Callable[[], Tensor]:
-    """A maker of indices."""
+    """Return a function that makes indices."""
     return lambda: torch.tensor(numbers)
 
 
 def named(specimens: Sequence[Specimen]) -> dict[str, Specimen]:
-    """The specimens by name."""
+    """Return the specimens by name."""
     return {each.name: each for each in specimens}

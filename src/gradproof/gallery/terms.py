@@ -54,18 +54,18 @@ class SharedBuffer(torch.autograd.Function):
     buffer = torch.empty(6, dtype=torch.float64)
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
+    def forward(_ctx: Any, x: Tensor) -> Tensor:
         """The buffer serves all calls."""
         SharedBuffer.buffer.copy_(x.detach())
         return x * x
 
     @staticmethod
-    def backward(ctx: Any, *incoming: Tensor) -> Tensor:
+    def backward(_ctx: Any, *incoming: Tensor) -> Tensor:
         """Differentiated where the last call was."""
         return 2 * incoming[0] * SharedBuffer.buffer
 
 
-def _normalised(x: Tensor) -> Tensor:
+def _normalized(x: Tensor) -> Tensor:
     normed: Tensor = x / x.norm(dim=-1, keepdim=True)
     return normed
 
@@ -123,8 +123,8 @@ TERMS = (
     ),
     specimen(
         "norm-held-constant",
-        "A normalisation whose norm is held constant",
-        _normalised,
+        "A normalization whose norm is held constant",
+        _normalized,
         lambda g, x: g / x.norm(dim=-1, keepdim=True),
         normal(3, 4),
         diagnosis="missing-term",

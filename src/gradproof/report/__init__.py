@@ -1,1 +1,1 @@
-"""Rendering: reports as text. Nothing here computes, and nothing here knows a tensor."""
+"""Render reports: terminal, HTML and JSON. The modules read reports, and know no tensors."""

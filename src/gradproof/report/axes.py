@@ -1,4 +1,4 @@
-"""What pictures are made of: marks, labels, and axes that lay numbers over places, with ticks that read well."""
+"""The elements of pictures: marks, labels, and axes that map numbers to pixels, with round ticks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """A point, with what it says when pointed at."""
+    """A point, with its tooltip."""
 
     x: float
     y: float
@@ -39,7 +39,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A range of numbers, laid over a range of pixels."""
+    """A map from a range of numbers to a range of pixels."""
 
     low: float
     high: float
@@ -47,7 +47,7 @@ class Axis:
     stop: float
 
     def __call__(self, number: float) -> float:
-        """Where a number lies, to a tenth of a pixel.
+        """Return the pixel of a number, to a tenth.
 
         >>> Axis(0.0, 10.0, 100.0, 200.0)(2.5)
         125.0
@@ -56,7 +56,7 @@ class Axis:
         return round(self.start + share * (self.stop - self.start), 1)
 
     def ticks(self, most: int) -> list[Tick]:
-        """Round numbers.
+        """Return ticks at round numbers.
 
         >>> [tick.label for tick in Axis(-0.3, 1.2, 0.0, 100.0).ticks(4)]
         ['0', '0.5', '1']
@@ -68,7 +68,7 @@ class Axis:
         return [Tick(self(number * pace), f"{number * pace:.6g}") for number in range(first, last + 1)]
 
     def decades(self, most: int) -> list[Tick]:
-        """Powers of ten, for an axis of logarithms.
+        """Return ticks at powers of ten, for an axis of logarithms.
 
         >>> [tick.label for tick in Axis(-7.2, 0.4, 0.0, 100.0).decades(4)]
         ['10⁻⁶', '10⁻⁴', '10⁻²', '1']
@@ -79,7 +79,7 @@ class Axis:
 
 
 def power_of_ten(power: int) -> str:
-    """As it is written by hand.
+    """Format a power of ten.
 
     >>> power_of_ten(-12), power_of_ten(0), power_of_ten(1)
     ('10⁻¹²', '1', '10')
@@ -88,7 +88,7 @@ def power_of_ten(power: int) -> str:
 
 
 def axis_around(numbers: list[float], start: float, stop: float, *, margin: float, least: float) -> Axis:
-    """An axis that holds some numbers with a margin on both sides, and spans at least so much.
+    """Return an axis that holds some numbers with a margin on both sides, and has a least length.
 
     >>> axis_around([1.0, 3.0], 0.0, 100.0, margin=0.5, least=1.0)
     Axis(low=0.0, high=4.0, start=0.0, stop=100.0)
@@ -99,7 +99,7 @@ def axis_around(numbers: list[float], start: float, stop: float, *, margin: floa
 
 
 def short(label: str, most: int = LABEL) -> str:
-    """A label that leaves out its middle where it is long.
+    """Shorten a long label by leaving out its middle.
 
     >>> short("layers.encoder.0.attention.weight[1, 2]")
     'layers.en…ight[1, 2]'

@@ -1,4 +1,4 @@
-"""The pictures of a report as places on a canvas: what a template draws. Numbers come from the report alone."""
+"""The pictures of a report as coordinates on a canvas, for a template to draw. All numbers come from the report."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ Picture = TaylorPicture | BarsPicture | ScatterPicture | HeatPicture
 
 
 def taylor(reading: Reading) -> TaylorPicture | None:
-    """The picture of one probe's remainders, where there are two at least."""
+    """Return the picture of one probe's remainders, if there are at least two."""
     seen = [point for point in reading.steps if 0 < point.step < math.inf and math.isfinite(point.remainder)]
     points = [(math.log10(point.step), point.remainder) for point in seen]
     lowest = max(reading.rounding, 1e-300) if math.isfinite(reading.rounding) else 1e-300
@@ -74,7 +74,7 @@ def taylor(reading: Reading) -> TaylorPicture | None:
         return None
     x = axis_around([step for step, _, _ in known], 48.0, 352.0, margin=0.06, least=2.2)
     y = axis_around([*(log for _, log, _ in known), math.log10(lowest)], 212.0, 10.0, margin=0.05, least=2.0)
-    telling = [(step, log) for step, log, remainder in known if remainder > ABOVE_ROUNDING * lowest]
+    above_rounding = [(step, log) for step, log, remainder in known if remainder > ABOVE_ROUNDING * lowest]
     return TaylorPicture(
         mode=reading.mode,
         agrees=reading.agrees,
@@ -82,11 +82,11 @@ def taylor(reading: Reading) -> TaylorPicture | None:
             Dot(x(step), y(log), f"step {10**step:.2g}: remainder {remainder:.2g}", remainder <= lowest)
             for step, log, remainder in known
         ],
-        guides=(_guide(x, y, telling[0], 1), _guide(x, y, telling[-1], 2)) if telling else None,
+        guides=(_guide(x, y, above_rounding[0], 1), _guide(x, y, above_rounding[-1], 2)) if above_rounding else None,
         floor=y(math.log10(lowest)),
         x=x.decades(6),
         y=y.decades(6),
-        says=_fall(telling, len(known)),
+        says=_fall(above_rounding, len(known)),
     )
 
 
@@ -95,10 +95,10 @@ def _guide(x: Axis, y: Axis, through: tuple[float, float], slope: int) -> Line:
     return Line(x(x.low), y(height + slope * (x.low - at)), x(x.high), y(height + slope * (x.high - at)))
 
 
-def _fall(telling: list[tuple[float, float]], count: int) -> str:
-    if len(telling) < 2:
+def _fall(above_rounding: list[tuple[float, float]], count: int) -> str:
+    if len(above_rounding) < 2:
         return f"At {count} steps the remainder is all rounding: along this direction the function is straight."
-    (near, low), (far, high) = telling[:2]
+    (near, low), (far, high) = above_rounding[:2]
     return (
         f"At {count} steps; on the shortest that are above rounding the remainder falls with slope "
         f"{(high - low) / (far - near):.1f}."
@@ -106,7 +106,7 @@ def _fall(telling: list[tuple[float, float]], count: int) -> str:
 
 
 def bars(report: Report) -> BarsPicture | None:
-    """Every wrong entry shown, or where there is none every probe, by how many bars its claim is off."""
+    """Return the picture of how many bars each claim is off: of every wrong entry shown, or else of every probe."""
     named = [
         (words.entry_name(finding, entry), entry.claimed, entry.numerical, entry.bar)
         for finding in report.findings
@@ -145,7 +145,7 @@ def bars(report: Report) -> BarsPicture | None:
 
 
 def _bent(off: float) -> float:
-    """Straight within one bar, logarithmic beyond."""
+    """Scale a number of bars: linearly up to one, logarithmically beyond."""
     return off if abs(off) <= 1 else math.copysign(1 + math.log10(abs(off)), off)
 
 
@@ -156,7 +156,7 @@ def _bar_label(power: int) -> str:
 
 
 def scatter(report: Report) -> ScatterPicture | None:
-    """Claimed against measured, for two entries or more."""
+    """Return the picture of claimed against measured, for two entries or more."""
     entries = [
         (words.entry_name(finding, entry), entry)
         for finding in report.findings
@@ -192,7 +192,7 @@ def scatter(report: Report) -> ScatterPicture | None:
 
 
 def _extent(numbers: list[float]) -> float:
-    """How far numbers spread, or a part of their own size if they hardly do."""
+    """Return the range of some numbers, or a fraction of their size if the range is smaller."""
     return max(max(numbers) - min(numbers), 0.1 * max(map(abs, numbers)))
 
 
@@ -201,14 +201,14 @@ def _drawable(entry: Entry) -> bool:
 
 
 def pictures(report: Report) -> list[Picture]:
-    """All pictures that a report has the numbers for."""
+    """Return all pictures that a report has the numbers for."""
     drawn: list[Picture | None] = [taylor(reading) for reading in _telling(report.readings)]
     drawn += [bars(report), scatter(report), *map(heat, report.maps)]
     return [picture for picture in drawn if picture is not None]
 
 
 def _telling(readings: tuple[Reading, ...]) -> list[Reading]:
-    """Of each mode the probe that shows most: one that disagrees, at as many steps as there are."""
+    """Return for each mode the most informative probe: one that disagrees, with the most steps."""
     best: dict[str, Reading] = {}
     for reading in readings:
         known = best.get(reading.mode)

@@ -1,4 +1,4 @@
-"""A Jacobian's error as a picture: blocks of outputs by inputs, in shades."""
+"""Heat maps: the error of a Jacobian in blocks of outputs by inputs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatPicture:
-    """A Jacobian's error in blocks, in shades."""
+    """The error of a Jacobian in blocks, each with a shade."""
 
     left = 76
     top: int
@@ -47,7 +47,7 @@ class HeatPicture:
 
 
 def heat(found: HeatMap) -> HeatPicture | None:
-    """The blocks of a Jacobian in shades, the darkest for the largest error."""
+    """Return the blocks of a Jacobian with shades, the darkest for the largest error."""
     rows, columns = len(found.rows), len(found.columns)
     errors = [[error if math.isfinite(error) else math.inf for error in row] for row in found.errors]
     finite = [error for row in errors for error in row if 0 < error < math.inf]
@@ -93,7 +93,7 @@ def _level(error: float, largest: float) -> int | None:
 
 
 def _labels(places: Iterable[Place], pace: float, *, room: float, lanes: int = 1) -> list[Label]:
-    """The name of each tensor, in the middle of its blocks, in the first lane where there is room for it.
+    """Return the name of each tensor in the middle of its blocks, in the first lane where there is room.
 
     `room` is what a letter takes; nothing, for labels below each other, which take a line.
     """

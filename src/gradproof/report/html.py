@@ -1,4 +1,4 @@
-"""Reports as one self-contained page: it opens offline, in light and dark, and runs no script but its own."""
+"""Render reports as one self-contained page: it opens offline, in light and dark mode, with its own script alone."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class _Card:
 
 
 def page(reports: Sequence[Report], *, title: str = "") -> str:
-    """One page for one check or for many, which can then be searched, filtered and sorted.
+    """Return one page for one check or for many, which can then be searched, filtered and sorted.
 
     >>> import torch, gradproof
     >>> report = gradproof.check(torch.exp, torch.ones(3, dtype=torch.float64, requires_grad=True), seed=1)
@@ -83,7 +83,7 @@ def page(reports: Sequence[Report], *, title: str = "") -> str:
 
 
 def notebook(report: Report) -> str:
-    """One check as a piece of a page, without scripts."""
+    """Return one check as a fragment of HTML without scripts, for a notebook."""
     card = _card(report, pictured=True, open_=True)
     rendered: str = _template("notebook.html").render(card=card, style=_style())
     return rendered
@@ -114,7 +114,7 @@ def _style() -> Any:
 
 
 def _to_picture(reports: Sequence[Report]) -> set[int]:
-    """Which checks get pictures: all of a few; of many those that do not pass, as far as the page stays small."""
+    """Return the checks that get pictures: all of a few; of many, those that do not pass, up to a limit."""
     if len(reports) <= PICTURED:
         return set(range(len(reports)))
     return set([number for number, report in enumerate(reports) if not report.passed][:PICTURED])

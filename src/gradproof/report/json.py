@@ -1,4 +1,4 @@
-"""Reports as JSON, and back: every field, with a version, and numbers that JSON lacks written as text."""
+"""Write reports as JSON and read them: every field, a version, and infinities and NaN as text."""
 
 from __future__ import annotations
 
@@ -9,31 +9,32 @@ import math
 import types
 import typing
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
-from gradproof._report import Report
 from gradproof.engine import results
 from gradproof.errors import InputError
 
-SCHEMA = 1  # grows when a field changes its meaning or goes; a field more is no new version
+R = TypeVar("R", bound=results.Report)
+
+SCHEMA = 1  # a new version if a field changes its meaning or is removed, not if one is added
 
 
 def to_json(report: results.Report) -> str:
-    """One report as a JSON object; `schema` counts the versions of its form."""
+    """Return one report as a JSON object; `schema` is the version of its format."""
     return json.dumps({"schema": SCHEMA, **_plain(report)}, allow_nan=False)
 
 
 def all_to_json(reports: Iterable[results.Report]) -> str:
-    """Several reports as one JSON object."""
+    """Return several reports as one JSON object."""
     return json.dumps({"schema": SCHEMA, "reports": [_plain(report) for report in reports]}, allow_nan=False)
 
 
-def from_json(text: str) -> tuple[Report, ...]:
-    """The reports in a JSON text, which holds one or several.
+def from_json(text: str, kind: type[R]) -> tuple[R, ...]:
+    """Read the reports in a JSON text, which holds one or several, as instances of `kind`.
 
     >>> import torch, gradproof
     >>> report = gradproof.check(torch.exp, torch.ones(3, dtype=torch.float64, requires_grad=True), seed=1)
-    >>> from_json(report.to_json()) == (report,)
+    >>> from_json(report.to_json(), gradproof.Report) == (report,)
     True
     """
     try:
@@ -48,7 +49,7 @@ def from_json(text: str) -> tuple[Report, ...]:
             "with the version that wrote it, or check again."
         )
     given = data["reports"] if isinstance(data.get("reports"), list) else [data]
-    return tuple(_read(Report, each, "report") for each in given)
+    return tuple(_read(kind, each, "report") for each in given)
 
 
 def _plain(value: Any) -> Any:
@@ -64,7 +65,7 @@ def _plain(value: Any) -> Any:
 
 
 def _read(kind: Any, value: Any, where: str) -> Any:
-    """A value of a type, from what JSON holds of it. Fields that are not known are left alone."""
+    """Convert a JSON value to a type. Unknown fields are ignored."""
     if dataclasses.is_dataclass(kind):
         return _read_fields(kind, value, where)
     if isinstance(kind, types.UnionType):

@@ -1,4 +1,4 @@
-"""A bar for work that takes longer than a moment."""
+"""A progress bar for long checks."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ PATIENCE = 2.0  # seconds, before which nothing is shown
 
 
 class Bar:
-    """Called with how much is done, of how much; used as a context, it cleans up after itself.
+    """A progress bar: a context manager that is called with how much is done, and of how much.
 
-    `wanted` None means: where someone is looking at a terminal.
+    It appears after two seconds. If `wanted` is None, it appears only if standard error is a terminal.
     """
 
-    def __init__(self, title: str, wanted: bool | None) -> None:
+    def __init__(self, title: str, *, wanted: bool | None) -> None:
         self._title = title
         self._wanted = wanted
         self._began = time.monotonic()
         self._bar: Any = None
 
     def __call__(self, done: int, of: int) -> None:
-        """Show it, once it has taken long enough."""
+        """Update the bar, once the check has taken long enough."""
         if time.monotonic() - self._began < PATIENCE:
             return
         if self._wanted is None:
@@ -45,7 +45,7 @@ class Bar:
 
 
 def _bar() -> Any:
-    """Rich's bar. Rich draws a random number when it is imported, which is none of the caller's."""
+    """Make rich's bar. Importing rich draws a random number, so Python's generator is restored."""
     state = random.getstate()
     try:
         from rich.console import Console

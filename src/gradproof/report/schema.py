@@ -1,4 +1,4 @@
-"""The form of a report's JSON, as a JSON Schema, read off the dataclasses themselves.
+"""The format of a report's JSON, as a JSON Schema that is derived from the dataclasses.
 
 `python -m gradproof.report.schema` prints it; `docs/report.schema.json` is what it printed last.
 """
@@ -20,7 +20,7 @@ NUMBER = {"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf", "nan"]}]}
 
 
 def schema() -> dict[str, Any]:
-    """The schema of one report, or of several in one object.
+    """Return the schema of one report, or of several in one object.
 
     >>> schema()["$defs"]["Verdict"]["enum"]
     ['pass', 'fail', 'inconclusive']

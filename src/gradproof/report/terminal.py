@@ -1,4 +1,4 @@
-"""A report on one screen of text: in colour on a terminal, plain elsewhere."""
+"""A report on one screen of text: in color on a terminal, plain elsewhere."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ SHOWN = 10  # entries of the first finding
 FINDINGS = 3  # shown in full
 LINES = 6  # of a message
 CULPRITS = 2  # named
-COLOURS = {Verdict.PASS: "bold green", Verdict.FAIL: "bold red", Verdict.INCONCLUSIVE: "bold yellow"}
+COLORS = {Verdict.PASS: "bold green", Verdict.FAIL: "bold red", Verdict.INCONCLUSIVE: "bold yellow"}
 WIDTH = 100
 
 
 def plain(report: Report) -> str:
-    """The report as text without colours.
+    """Return the report as text without colors.
 
     >>> from gradproof import check
     >>> import torch
@@ -36,12 +36,12 @@ def plain(report: Report) -> str:
 
 
 def show(report: Report) -> None:
-    """Print the report, in colour where the terminal has colours."""
+    """Print the report, in color if the terminal has colors."""
     _render(report, _console())
 
 
 def brief(report: Report) -> str:
-    """The report in a line or two, for one of many.
+    """Return the report in a line or two, for one of many.
 
     >>> from gradproof import check
     >>> import torch
@@ -56,7 +56,7 @@ def brief(report: Report) -> str:
 
 
 def _console(**options: Any) -> Console:
-    """A console. Rich draws a random number when it is imported, which is none of the caller's."""
+    """Make a console. Importing rich draws a random number, so Python's generator is restored."""
     state = random.getstate()
     try:
         from rich.console import Console
@@ -71,7 +71,7 @@ def _render(report: Report, console: Console) -> None:
     subject = report.subject
     console.print(
         Text.assemble(
-            (report.verdict.value.upper(), COLOURS[report.verdict]),
+            (report.verdict.value.upper(), COLORS[report.verdict]),
             f"  {subject.name}: {words.sizes(subject)}",
         )
     )

@@ -1,4 +1,4 @@
-"""The words that reports share, on a terminal and on a page."""
+"""Text that the terminal and the HTML page share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ GIST = 240  # characters
 
 
 def count(number: int, what: str) -> str:
-    """A number of things.
+    """Format a number of things.
 
     >>> count(1, "input"), count(1500, "input")
     ('1 input', '1,500 inputs')
@@ -19,7 +19,7 @@ def count(number: int, what: str) -> str:
 
 
 def seconds(time: float) -> str:
-    """A time.
+    """Format a duration.
 
     >>> seconds(0.0123), seconds(75.0)
     ('12.3 ms', '75.0 s')
@@ -28,7 +28,7 @@ def seconds(time: float) -> str:
 
 
 def number(value: float) -> str:
-    """A number of a derivative, to ten digits; a zero has no sign.
+    """Format an entry of a derivative, to ten digits; a zero has no sign.
 
     >>> number(-0.0), number(1 / 3)
     ('0', '0.3333333333')
@@ -37,18 +37,18 @@ def number(value: float) -> str:
 
 
 def sizes(subject: Checked) -> str:
-    """How much was checked."""
+    """Return the numbers of inputs and outputs that were checked."""
     return f"{count(subject.coordinates, 'input')}, {count(subject.output_coordinates, 'output')}"
 
 
 def how(subject: Checked) -> str:
-    """Which derivatives, where they are not the usual ones, and whether every entry."""
+    """Return the derivatives that were checked, unless reverse mode alone, and whether every entry was."""
     modes = "" if subject.derivatives in ((), ("reverse",)) else f"; {', '.join(subject.derivatives)}"
     return modes + ("; every entry" if subject.coverage == "full" else "")
 
 
 def resolution(found: Resolution) -> str:
-    """What would have been caught."""
+    """Return the resolution in a sentence: the smallest error that would have been caught."""
     if not math.isfinite(found.absolute):
         return "nothing was measured, so no error would have been caught"
     if not found.relative:
@@ -61,7 +61,7 @@ def resolution(found: Resolution) -> str:
 
 
 def gist(report: Report) -> str:
-    """What there is to say in one line."""
+    """Return a report in one line."""
     if report.findings:
         first = report.findings[0]
         text = first.diagnoses[0].message if first.diagnoses else first.message
@@ -72,7 +72,7 @@ def gist(report: Report) -> str:
 
 
 def cost(report: Report) -> str:
-    """What was spent."""
+    """Return the cost of a check in one line."""
     spent = report.cost
     pushed = f"{count(spent.pushforwards, 'pushforward')}, " if spent.pushforwards else ""
     return (
@@ -82,13 +82,13 @@ def cost(report: Report) -> str:
 
 
 def entry_name(finding: Finding, entry: Entry) -> str:
-    """An entry in the user's words."""
+    """Return the name of an entry, such as `inputs[0][2, 3].imag`."""
     index = f"[{', '.join(map(str, entry.index))}]" if entry.index else ""
     part = (f".{entry.part}" if entry.part else "") + (" (not stored)" if entry.stored is False else "")
     return f"{finding.argument}{index}{part}"
 
 
 def entry_outputs(entry: Entry) -> str:
-    """The outputs that an entry is the derivative of."""
+    """Return the names of the outputs that an entry is the derivative of."""
     outputs = "a random combination of outputs" if entry.output is None else str(entry.output)
     return outputs + "".join(f", {place}" for place in entry.also)

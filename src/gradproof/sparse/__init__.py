@@ -10,15 +10,12 @@ from gradproof.sparse.optim.clipping import clip_grad_norm_, clip_grad_value_
 from gradproof.sparse.optim.optimizers import optimizer, values_parameter
 from gradproof.sparse.optim.steps import apply_gradient_
 from gradproof.sparse.pattern import Pattern
-from gradproof.sparse.step_check import StepReport, check_step
 
 __all__ = [
     "GraphConvolution",
     "Pattern",
     "SparseLinear",
-    "StepReport",
     "apply_gradient_",
-    "check_step",
     "clip_grad_norm_",
     "clip_grad_value_",
     "column_sums",

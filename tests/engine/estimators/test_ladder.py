@@ -1,4 +1,4 @@
-"""What the values along one direction tell: kinks, jumps and noise, and each told from the others."""
+"""Ladders of step sizes: slopes, kinks, jumps and noise, and each distinguished from the others."""
 
 import math
 
@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradproof.engine.estimators.ladder import CHUNK, Ladder, slices
+from gradproof.engine.estimators.ladder import Ladder
 from gradproof.engine.estimators.steps import first_step
+from gradproof.engine.pieces import CACHED, slices
 from gradproof.engine.subject import Step
 from gradproof.engine.views import OutputSubset
 from support.numpy_subject import elementwise, hashed
@@ -168,7 +169,7 @@ def test_one_noisy_output_does_not_coarsen_the_noise_of_the_others():
 
 def test_a_subset_of_outputs_has_the_slopes_that_it_has_among_all():
     whole = ladder_of(np.sin, np.linspace(0.3, 2.8, 50), (0, 1))
-    few = whole.watching(OutputSubset(whole.subject, np.array([3, 40])))
+    few = whole.of_outputs(OutputSubset(whole.subject, np.array([3, 40])))
 
     assert few.estimates().value.tolist() == whole.estimates().value[[3, 40]].tolist()
     assert few.estimates().bar.tolist() == whole.estimates().bar[[3, 40]].tolist()
@@ -187,7 +188,7 @@ def test_two_neighbouring_samples_are_a_ladder_of_their_own():
 
 
 def test_pieces_of_a_long_vector_add_up_to_the_whole():
-    ladder = ladder_of(np.sin, np.linspace(0.3, 2.8, 2 * CHUNK + 17), (0, 1))
+    ladder = ladder_of(np.sin, np.linspace(0.3, 2.8, 2 * CACHED + 17), (0, 1))
     pieces = np.concatenate([piece.value for _, piece in ladder.pieces(0, ladder.subject.outputs.size)])
 
     assert pieces.tolist() == ladder.estimates().value.tolist()
@@ -198,7 +199,7 @@ def test_pieces_of_a_long_vector_add_up_to_the_whole():
 def test_slices_cover_a_range_once_and_in_order(low, length):
     edges = [(each.start, each.stop) for each in slices(low, low + length)]
 
-    assert all(0 < stop - start <= CHUNK for start, stop in edges)
+    assert all(0 < stop - start <= CACHED for start, stop in edges)
     assert [low, *(stop for _, stop in edges)] == [*(start for start, _ in edges), low + length]
 
 

@@ -7,7 +7,7 @@ from torch.nn import functional
 
 from gradproof.engine.estimators.segment import Outcome, second_opinion
 from gradproof.engine.views import in_mode
-from gradproof.frameworks.torch.subject import TorchSubject
+from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 from support.numpy_subject import NumpySubject, elementwise, hashed
 
 HALF = [torch.bfloat16, torch.float16]

@@ -1,4 +1,4 @@
-"""Quantised values: their gradient is zero, that of the function they approximate is not. Neither is called wrong."""
+"""A gradient of zero is right for a quantiser, and wrong for a cast: enough values tell one from the other."""
 
 import numpy as np
 import pytest
@@ -28,6 +28,13 @@ def test_a_gradient_of_zero_of_values_that_are_cast_is_not_called_wrong_and_a_pa
 
     assert judgement.verdict is not Verdict.FAIL
     assert judgement.verdict is Verdict.INCONCLUSIVE or ZERO_GRADIENT in judgement.notes
+
+
+@pytest.mark.parametrize("name", CASTS)
+def test_a_gradient_of_zero_fails_where_many_values_show_a_cast(name):
+    subject = elementwise(lambda x: CASTS[name](np.sin(x)), lambda x: 0 * x, np.random.default_rng(0).normal(size=200))
+
+    assert judged(subject).verdict is Verdict.FAIL
 
 
 @either_coverage

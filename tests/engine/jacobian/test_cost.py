@@ -52,7 +52,7 @@ def test_a_pushforward_is_asked_for_once_a_column():
 
 @both_modes
 def test_progress_is_told_and_ends_with_all_of_it(mode, monkeypatch):
-    monkeypatch.setattr("gradproof.engine.jacobian.columns.AT_ONCE", 1)
+    monkeypatch.setattr("gradproof.engine.jacobian.columns.LARGE", 0)
     told = []
     judge_fully(
         in_mode(mixing("dense", 0), mode),

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from gradproof.engine.estimators.directional import LARGE
 from gradproof.engine.judging import judge
 from gradproof.engine.localisation.locate import localise
 from gradproof.engine.options import Probing
 from gradproof.engine.probing import ask
 from gradproof.engine.results import Verdict
+from gradproof.engine.thresholds import LARGE
 from gradproof.engine.views import ForwardMode
 from support.numpy_subject import NumpySubject, elementwise
 

@@ -12,18 +12,13 @@ from dataclasses import replace
 
 from gradproof.engine.diagnosis import arrangement, elsewhere, incoming, regions, scale, sums, terms
 from gradproof.engine.diagnosis.bench import Bench, OutOfBudgetError, size_of
-from gradproof.engine.diagnosis.block import Block, block_of
-from gradproof.engine.diagnosis.case import VAST, Case
+from gradproof.engine.diagnosis.block import SOME, Block, block_of
+from gradproof.engine.diagnosis.case import GOOD, NOTHING, SURE, VAST, Case
 from gradproof.engine.diagnosis.parts import Part
 from gradproof.engine.results import Diagnosis, Finding
 from gradproof.engine.subject import DerivativeError, Subject
+from gradproof.engine.thresholds import CLEARLY, FEW
 from gradproof.engine.verdict import Judgement
-
-GOOD = 0.95  # a fit below this is none
-PERFECT = 0.985  # fits above this are alike
-SHOWN = 3  # candidates
-FINDINGS = 3  # looked into
-OUTPUTS = 4  # tensors that are told apart
 
 WHOLE: tuple[Callable[[Case], Iterator[Diagnosis]], ...] = (
     incoming.ignored,
@@ -53,8 +48,6 @@ ENTRYWISE: tuple[Callable[[Case, Block], Iterator[Diagnosis]], ...] = (
     terms.dropped,
     terms.outer_product,
 )
-
-
 OF_A_SAMPLE: tuple[Callable[[Case, Block], Iterator[Diagnosis]], ...] = (regions.mask_forgotten,)
 
 
@@ -64,7 +57,7 @@ def diagnosed(subject: Subject, judgement: Judgement, seed: int) -> Judgement:
     if not wrong or max(subject.inputs.size, subject.outputs.size) > VAST:
         return judgement
     bench = Bench(subject, seed, judgement.measured)
-    wrong = wrong[: 1 if bench.large else FINDINGS]
+    wrong = wrong[: 1 if bench.large else FEW]
     try:
         findings = tuple(
             replace(finding, diagnoses=diagnoses(bench, finding)) if finding in wrong else finding
@@ -78,8 +71,8 @@ def diagnosed(subject: Subject, judgement: Judgement, seed: int) -> Judgement:
 def diagnoses(bench: Bench, finding: Finding) -> tuple[Diagnosis, ...]:
     """What one finding looks like, the likeliest first; nothing where nothing fits."""
     case = _case(bench, finding)
-    found = () if case is None else _candidates(case)
-    if case is not None and case.sample is not None:
+    found = _candidates(case)
+    if case.sample is not None:
         told = f" (as far as {case.sample.shape[0]} entries tell)."
         found = tuple(replace(one, message=one.message.removesuffix(".") + told) for one in found)
     return found if bench.reverse else tuple(map(_of_tangents, found))
@@ -118,23 +111,21 @@ def _of_tangents(diagnosis: Diagnosis) -> Diagnosis:
 def _ranked(candidates: Iterator[Diagnosis]) -> tuple[Diagnosis, ...]:
     """The candidates that fit, the best first, of each name one; alike ones in the order in which they came."""
     fitting = [candidate for candidate in candidates if candidate.fit >= GOOD]
-    fitting.sort(key=lambda candidate: -min(candidate.fit, PERFECT))
+    fitting.sort(key=lambda candidate: -min(candidate.fit, SURE))
     by_name: dict[str, Diagnosis] = {}
     for candidate in fitting:
         by_name.setdefault(candidate.name, candidate)
-    return tuple(by_name.values())[:SHOWN]
+    return tuple(by_name.values())
 
 
-def _case(bench: Bench, finding: Finding) -> Case | None:
+def _case(bench: Bench, finding: Finding) -> Case:
     """The case behind a finding: the input that it names, and the output that goes wrong with it."""
     named = [part for part in bench.inputs if part.path == finding.argument]
     own = named[0] if named else max(bench.inputs, key=lambda part: part.size)
     known = [entry for entry in finding.entries if len(entry.index) == len(own.shape)]
     worst = [_coordinate(own, entry.index, entry.part) for entry in known]
     worst = [coordinate for coordinate in worst if own.start <= coordinate < own.stop]
-    if bench.reverse:
-        return Case(bench, asked=_wrong_output(bench, own), answered=own, worst=worst)
-    return Case(bench, asked=own, answered=_wrong_output(bench, own) or bench.outputs[0], worst=worst)
+    return Case(bench, own, _wrong_output(bench, own), worst)
 
 
 def _coordinate(part: Part, index: tuple[int, ...], component: str | None) -> int:
@@ -146,22 +137,20 @@ def _coordinate(part: Part, index: tuple[int, ...], component: str | None) -> in
 
 def _wrong_output(bench: Bench, own: Part) -> Part | None:
     """Of several outputs the one that is wrong, where others are right; the worst in forward mode."""
-    if not 1 < len(bench.outputs) <= OUTPUTS:
+    if not 1 < len(bench.outputs) <= SOME:
         return None
-    direction = bench.zeros(bench.inputs)
-    direction[own.start : own.stop] = own.of(bench.direction(50))
+    direction = own.alone(bench.direction(50))
     slopes, bars = bench.slopes(direction[None])
     errors = []
     for part in bench.outputs:
         if bench.reverse:
-            question = bench.zeros(bench.outputs)
-            question[part.start : part.stop] = part.of(bench.subject.cotangent(51))
+            question = part.alone(bench.subject.cotangent(51))
             gap = abs(float((bench.claim(question) * direction).sum()) - float((slopes[0] * question).sum()))
-            bar = 3 * float(abs(part.of(bars[0])).sum())
+            bar = CLEARLY * float(abs(part.of(bars[0])).sum())
         else:
             pushed = part.of(bench.claim(direction))
-            gap, bar = size_of(bench.xp, [pushed - part.of(slopes[0])]), 3 * size_of(bench.xp, [part.of(bars[0])])
-        errors.append((gap - bar - 1e-8 * size_of(bench.xp, [part.of(slopes[0])]), part))
+            gap, bar = size_of([pushed - part.of(slopes[0])]), CLEARLY * size_of([part.of(bars[0])])
+        errors.append((gap - bar - NOTHING * size_of([part.of(slopes[0])]), part))
     wrong = [(error, part) for error, part in errors if error > 0]
     if bench.reverse and (len(wrong) == len(errors) or not wrong):
         return None

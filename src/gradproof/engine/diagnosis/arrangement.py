@@ -4,35 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import combinations
 
+from gradproof.engine.diagnosis.block import SOME
 from gradproof.engine.diagnosis.case import Case
 from gradproof.engine.diagnosis.parts import Axis, Part, conjugated
 from gradproof.engine.results import Diagnosis
 from gradproof.engine.subject import Array
-
-PARTS = 8  # tensors that an answer may have been mixed up with
-LONG = 3  # entries along a dimension, from which on a shift can be told
+from gradproof.engine.thresholds import FEW
 
 
 def transposed(case: Case) -> Iterator[Diagnosis]:
     """The answer's dimensions, or the question's, are exchanged."""
-    part, asked = case.answered, _asked(case)
+    part, asked = case.answered, case.sole
     hint = "Look for a transpose that is missing or one too many, and for a reshape where a transpose is meant."
     for pair in part.swaps():
         yield Diagnosis(
             name="transposed",
             message=f"{case.subject_line} is right with its dimensions {pair[0]} and {pair[1]} exchanged.",
-            fit=case.fit_changed(partial(part.swapped, case.xp, pair=pair)),
+            fit=case.fit_right(part.swapped(case.xp, claim, pair=pair) for claim in case.claims),
             hint=hint,
         )
     if asked is None:
         return
     for pair in asked.swaps():
-        given = "an incoming gradient" if case.reverse else "a tangent"
         yield Diagnosis(
             name="transposed",
-            message=f"{case.subject_line} is that of {given} with dimensions {pair[0]} and {pair[1]} of {asked.path} "
-            "exchanged.",
+            message=f"{case.subject_line} is that of {_a(case.given)} with dimensions {pair[0]} and {pair[1]} of "
+            f"{asked.path} exchanged.",
             fit=case.fit_asked(partial(asked.swapped, case.xp, pair=pair), asked),
             hint="Look for a transpose that is missing or one too many, and for a sum over the wrong dimension.",
         )
@@ -40,16 +39,14 @@ def transposed(case: Case) -> Iterator[Diagnosis]:
 
 def adjoint(case: Case) -> Iterator[Diagnosis]:
     """The backward applies the Jacobian where it should apply the transposed one: a matrix is not transposed."""
-    asked = _asked(case)
+    asked = case.sole
     if not case.reverse or asked is None or asked.size != case.answered.size or asked.size < 2:
         return
     if asked.is_complex != case.answered.is_complex:
         return
     step = float(abs(case.answered.of(case.bench.direction(0))).max()) or case.bench.step
     questions = case.questions[:1] if case.bench.large else case.questions
-    directions = case.xp.zeros_like(case.xp.stack([case.bench.subject.point] * len(questions)))
-    asking = case.xp.stack([asked.of(question) for question in questions])
-    directions[:, case.answered.start : case.answered.stop] = step * asking
+    directions = case.bench.directions(case.answered, [step * asked.of(question) for question in questions])
     pushed = list(asked.of(case.bench.rough_slopes(directions)) / step)
     variants = [("", pushed)]
     for pair in case.answered.swaps()[:1]:
@@ -62,7 +59,7 @@ def adjoint(case: Case) -> Iterator[Diagnosis]:
             name="transposed",
             message=f"{case.subject_line} is the Jacobian times the incoming gradient{also}, where it should be "
             "the transposed Jacobian times it.",
-            fit=case.fit([claim - case.seen(row) for claim, row in zip(case.claimed, rows, strict=False)]),
+            fit=case.fit_claims(map(case.seen, rows)),
             hint="A matrix in the backward is not transposed: y = A x needs Aᵀ (for complex A its conjugate too).",
         )
 
@@ -77,12 +74,11 @@ def conjugate(case: Case) -> Iterator[Diagnosis]:
     if asked:
         claims = []
         for question in case.questions:
-            vector = question * 1.0
+            vector = question
             for part in asked:
-                vector[part.start : part.stop] = conjugated(part.of(question))
+                vector = part.changed(vector, conjugated)
             claims.append(case.claim(vector))
-        given = "incoming gradient" if case.reverse else "tangent"
-        forms.append((f"that of the conjugate of the {given}", claims))
+        forms.append((f"that of the conjugate of the {case.given}", claims))
         if answered:
             both = [conjugated(claim) for claim in claims]
             forms.append(("right with the factors in it conjugated", both))
@@ -98,28 +94,23 @@ def conjugate(case: Case) -> Iterator[Diagnosis]:
 
 def mixed(case: Case) -> Iterator[Diagnosis]:
     """What is claimed of one tensor belongs to another."""
-    own, asked = case.input, _asked(case)
-    same = [part for part in case.bench.inputs if own and part.path != own.path and part.size == own.size]
-    for other in same[:PARTS]:
-        if case.reverse:
-            answers = [other.of(claim) for claim in case.whole_claims]
-        else:
-            answers = [case.claim(_moved(case, question, own, other)) for question in case.questions]
+    own = case.input
+    for other in [part for part in case.bench.inputs if part != own and part.size == own.size][:SOME]:
+        answers = map(other.of, case.whole_claims) if case.reverse else _moved(case, other)
         yield Diagnosis(
             name="mixed",
-            message=f"What is claimed for {other.path} is right for {own.path if own else ''}.",
+            message=f"What is claimed for {other.path} is right for {own.path}.",
             fit=case.fit_right(answers),
             hint="The results of the rule are in the wrong order: they are to be in the order of the forward's "
             "arguments, one for each.",
         )
-    if case.asked is None and asked is None and case.reverse:
+    if case.sole is None and case.reverse:
         yield from _mixed_outputs(case)
 
 
 def _mixed_outputs(case: Case) -> Iterator[Diagnosis]:
-    parts = case.bench.outputs[:PARTS]
-    pairs = [(a, b) for k, a in enumerate(parts) for b in parts[k + 1 :] if a.size == b.size][:PARTS]
-    for one, other in pairs:
+    pairs = [(one, other) for one, other in combinations(case.bench.outputs, 2) if one.size == other.size]
+    for one, other in pairs[:SOME]:
         answers = []
         for question in case.questions:
             vector = question * 1.0
@@ -136,24 +127,19 @@ def _mixed_outputs(case: Case) -> Iterator[Diagnosis]:
 
 def shifted(case: Case) -> Iterator[Diagnosis]:
     """The answer, or the question, is moved by one along a dimension."""
-    for axis in (axis for axis in case.answered.axes if axis.length >= LONG):
+    for axis in (axis for axis in case.answered.axes if axis.length >= FEW):
         for offset in (1, -1):
+            back = "" if offset > 0 else " back"
             fit = _shift_of_answer(case, axis, offset)
-            yield _shift(case, f"{case.what} is shifted by one", "" if offset > 0 else "back ", axis.number, fit)
-    asked = _asked(case)
+            yield _shift(f"{case.subject_line} is shifted by one{back}", axis.number, fit)
+    asked = case.sole
     if asked is None:
         return
-    given = "an incoming gradient" if case.reverse else "a tangent"
-    for axis in (axis for axis in asked.axes if axis.length >= LONG):
+    for axis in (axis for axis in asked.axes if axis.length >= FEW):
         for offset in (1, -1):
-            fit = max(
-                case.fit_asked(change, asked)
-                for change in (
-                    partial(axis.shifted, case.xp, offset=offset),
-                    partial(axis.rolled, case.xp, offset=offset),
-                )
-            )
-            yield _shift(case, f"{case.what} is that of {given} shifted by one", "", axis.number, fit)
+            changes = (partial(move, case.xp, offset=offset) for move in (axis.shifted, axis.rolled))
+            fit = max(case.fit_asked(change, asked) for change in changes)
+            yield _shift(f"{case.subject_line} is that of {_a(case.given)} shifted by one", axis.number, fit)
 
 
 def _shift_of_answer(case: Case, axis: Axis, offset: int) -> float:
@@ -162,37 +148,35 @@ def _shift_of_answer(case: Case, axis: Axis, offset: int) -> float:
     if case.sample is not None:
         last = axis.length - 1 if offset > 0 else 0  # which fell off the end
         kept = case.sample // axis.below % axis.length != last
-        return case.fit_changed(partial(axis.shifted, xp, offset=-offset), 1.0 * kept)
+        return case.fit_right((axis.shifted(xp, claim, offset=-offset) for claim in case.claims), 1.0 * kept)
     index = axis.indices(xp, case.answered.size, case.claims[0])
     inner = (index > 0 if offset > 0 else index < axis.length - 1) * 1.0
-    explained, count = case.through(
+    explained = case.through(
         partial(axis.shifted, xp, offset=offset), lambda test: axis.shifted(xp, test * inner, offset=-offset)
     )
     if case.tests is None:
         return case.fit_claims(explained, inner)
-    seen = [(case.tests[:count] * inner) @ claim for claim in case.claims]
-    return case.fit([claim - right for claim, right in zip(seen, explained, strict=True)])
+    tests = case.tests[: explained[0].shape[0]] * inner
+    return case.fit(tests @ claim - right for claim, right in zip(case.claims, explained, strict=True))
 
 
-def _shift(case: Case, what: str, back: str, axis: int, fit: float) -> Diagnosis:
+def _shift(what: str, axis: int, fit: float) -> Diagnosis:
     return Diagnosis(
         name="shifted",
-        message=f"{what[0].upper()}{what[1:]} {back}along dimension {axis}.",
+        message=f"{what} along dimension {axis}.",
         fit=fit,
         hint="Look for an index that is off by one, a range that starts or ends one too early, an exclusive sum "
         "where an inclusive one is meant, padding on the wrong side.",
     )
 
 
-def _moved(case: Case, question: Array, own: Part | None, other: Part) -> Array:
-    vector = case.xp.zeros_like(question)
-    if own is not None:
-        vector[other.start : other.stop] = own.of(question)
-    return vector
+def _moved(case: Case, other: Part) -> Iterator[Array]:
+    """What is claimed where the questions are about another tensor."""
+    for question in case.questions:
+        vector = case.xp.zeros_like(question)
+        vector[other.start : other.stop] = case.input.of(question)
+        yield case.claim(vector)
 
 
-def _asked(case: Case) -> Part | None:
-    """The tensor that questions are about, where there is one."""
-    if case.asked is not None:
-        return case.asked
-    return case.asked_parts[0] if len(case.asked_parts) == 1 else None
+def _a(noun: str) -> str:
+    return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"

@@ -7,17 +7,17 @@ direction. Everything here speaks of questions and answers, so that a diagnosis 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gradproof.engine.diagnosis.parts import Part, parts_of
 from gradproof.engine.estimators.differences import ROUNDING
-from gradproof.engine.estimators.directional import LARGE, Measured, slopes_along
+from gradproof.engine.estimators.directional import Measured, slopes_along
 from gradproof.engine.estimators.steps import first_step
 from gradproof.engine.subject import Array, Step, Subject
+from gradproof.engine.thresholds import ALIKE, LARGE, TRACE
 
 BUDGET = 24  # evaluations of a diagnosis of a large function at most; 13 where one mistake explains a whole answer
-UNEVEN = 1e-3  # of the difference between the slopes on the two sides, granted to a slope from two evaluations
-FAR = 0.37  # of the point's scale: a place whose value and derivative are other ones
 
 
 class OutOfBudgetError(Exception):
@@ -39,8 +39,7 @@ class Bench:
 
     def question(self, number: int) -> Array:
         """A random question."""
-        seed = self._seed + number
-        return self.subject.cotangent(seed) if self.reverse else self.direction(number)
+        return self.subject.cotangent(self._seed + number) if self.reverse else self.direction(number)
 
     def direction(self, number: int) -> Array:
         """A random direction, as long as the first step of a ladder."""
@@ -55,12 +54,19 @@ class Bench:
         self._spend(4 * len(directions))
         return slopes_along(self.subject, directions, self._measured)
 
+    def columns(self, places: Array) -> tuple[Array, Array]:
+        """The columns of the Jacobian for some inputs, one in a row, and their bars."""
+        steps = self.direction(0)[places]
+        steps = self.xp.where(steps == 0, 0 * steps + self.step, steps)[:, None]
+        slopes, bars = self.slopes(steps * units(self.xp, self.subject.point, places))
+        return slopes / steps, bars / abs(steps)
+
     def quick_slopes(self, direction: Array) -> tuple[Array, Array]:
         """The slopes of all outputs along one direction from two evaluations, with bars from how their sides differ."""
         self._spend(2)
         ahead, behind = self.subject.evaluate(direction, 1.0), self.subject.evaluate(direction, -1.0)
         centre = self.subject.centre
-        bars = abs(ahead + behind - 2 * centre) * (UNEVEN / 2)
+        bars = abs(ahead + behind - 2 * centre) * (TRACE / 2)
         bars += (2 * ROUNDING * self.subject.numbers.precision) * abs(centre)
         return (ahead - behind) * 0.5, self.xp.where(bars == bars, bars, math.inf)
 
@@ -78,7 +84,7 @@ class Bench:
     def disturb(self) -> None:
         """Call the function somewhere else, which is nothing to a derivative that was asked for here."""
         self._spend(1)
-        self.subject.evaluate(self.subject.direction(self._seed + 71, Step(FAR)), 1.0)
+        self.subject.evaluate(self.subject.direction(self._seed + 71, Step(ALIKE)), 1.0)
 
     def _spend(self, evaluations: int) -> None:
         if evaluations > self._left:
@@ -89,8 +95,29 @@ class Bench:
         """A vector of zeros over all inputs or all outputs."""
         return self.xp.zeros_like(self.subject.centre if parts is self.outputs else self.subject.point)
 
+    def directions(self, part: Part, rows: Sequence[Array]) -> Array:
+        """Stacked directions that move one tensor alone, by the given rows."""
+        vectors = self.xp.stack([self.zeros(self.inputs)] * len(rows))
+        vectors[:, part.start : part.stop] = self.xp.stack(list(rows))
+        return vectors
 
-def size_of(xp: Any, vectors: list[Array]) -> float:
+
+def units(xp: Any, like: Array, places: Array) -> Array:
+    """Unit vectors at some places, one in a row."""
+    rows = xp.zeros_like(xp.stack([like] * places.shape[0]))
+    rows[xp.arange(0, places.shape[0], device=like.device), places] = 1.0
+    return rows
+
+
+def size_of(vectors: Iterable[Array]) -> float:
     """The root of the sum of squares over some vectors; infinite where an entry is not finite."""
     total = sum(float((vector * vector).sum()) for vector in vectors)
     return math.sqrt(total) if math.isfinite(total) else math.inf
+
+
+def multiple_of(terms: Sequence[Array], targets: Iterable[Array]) -> float:
+    """The multiple of some vectors that is nearest to others; zero where there is none."""
+    square = sum(float((term * term).sum()) for term in terms)
+    over = sum(float((term * target).sum()) for term, target in zip(terms, targets, strict=True))
+    size = over / square if square > 0 else 0.0
+    return size if math.isfinite(size) else 0.0

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import islice
 
 from gradproof.engine.diagnosis.bench import size_of
-from gradproof.engine.diagnosis.block import Block
-from gradproof.engine.diagnosis.case import Case
+from gradproof.engine.diagnosis.block import SOME, Block
+from gradproof.engine.diagnosis.case import CLOSE, GOOD, SURE, Case
 from gradproof.engine.diagnosis.parts import Part
+from gradproof.engine.estimators.noise import SINGLE
 from gradproof.engine.options import tolerance_hint
 from gradproof.engine.results import Diagnosis
 from gradproof.engine.subject import Array
+from gradproof.engine.thresholds import ALIKE, CLEARLY, FELT, FEW, SLIGHT
 
-CHANGED = 1e-6  # relative: an answer that differs by more from what it was has changed
-DIRECTIONS = 2
-PLACES = 14
-FEW_PLACES = 3  # of a large function
-NEAR = 0.15  # relative: the largest error of an approximation in any entry that counts
-COUNTS = 0.02  # of the largest entry
-MOST = 0.6  # of those entries must be off for the error to be everywhere
-ENOUGH = 4
-SLIGHT = 1e-3  # relative: an approximation so near may be meant
-SINGLE = (1e-9, 1e-6)  # relative errors that computing in single precision leaves
 CAST = "Look for a cast to a lower precision in the backward."
 DIFFERENT = (
     "Look for an approximation, a constant with too few digits, an eps or a clamp that forward and backward do not "
@@ -39,15 +32,13 @@ def unsteady(case: Case) -> Iterator[Diagnosis]:
     before, again = case.claim(case.questions[0]), case.claim(case.questions[0])
     case.bench.disturb()
     after = case.claim(case.questions[0])
-    size = size_of(case.xp, [before])
-    if size_of(case.xp, [again - before]) > CHANGED * size:  # it changes by itself
-        return
-    if size_of(case.xp, [after - before]) > CHANGED * size:
+    allowed = CLOSE * size_of([before])
+    if size_of([again - before]) <= allowed < size_of([after - before]):  # it does not change by itself
         yield Diagnosis(
             name="stale",
             message=f"Calling the function at another point changes {case.what} at this one: the derivative reads "
             "something that every call overwrites.",
-            fit=0.99,
+            fit=SURE,
             hint="Save what the backward needs with ctx.save_for_backward, or in tensors of its own for every call; "
             "a buffer, a global or an attribute is overwritten by the next call.",
         )
@@ -57,86 +48,76 @@ def moved(case: Case) -> Iterator[Diagnosis]:
     """The claim is the right derivative at another point."""
     if not case.reverse:
         return
-    xp, bench, part = case.xp, case.bench, case.answered
-    directions = _directions(case)
-    claimed = [part.of(directions) @ claim for claim in case.claims]
-    if case.sample is not None:
-        errors = [(case.seen(part.of(directions[0])) * error).sum() for error in case.errors]
+    bench, part, drawn = case.bench, case.answered, case.bench.direction(20)
+    direction = part.alone(drawn)
+    if case.sample is not None:  # within the sample, where the right answers are known
+        direction, places = 0.0 * drawn, part.start + case.sample
+        direction[places] = drawn[places]
+
+    def off(slopes: Array) -> float:
+        pairs = zip(case.claims, case.questions, strict=True)
+        return size_of(part.of(direction) @ claim - slopes @ question for claim, question in pairs)
+
+    if case.sample is None:
+        whole = off(bench.rough_slopes(direction[None])[0])
     else:
-        here = bench.rough_slopes(directions)
-        errors = [claim - here @ question for claim, question in zip(claimed, case.questions, strict=True)]
-    whole = size_of(xp, errors)
+        whole = size_of(case.seen(part.of(direction)) @ error for error in case.errors)
     if not 0 < whole < math.inf:
         return
-    for text, place in _places(case)[: PLACES if case.sample is None else FEW_PLACES]:
-        there = bench.rough_slopes(directions, place)
-        left = size_of(xp, [claim - there @ question for claim, question in zip(claimed, case.questions, strict=True)])
-        fit = max(0.0, 1 - left / whole) if math.isfinite(left) else 0.0
+    for text, place in islice(_places(case), SOME):
+        left = off(bench.rough_slopes(direction[None], place)[0])
         yield Diagnosis(
             name="stale",
             message=f"{case.subject_line} is right for another point: for {text}.",
-            fit=0.98 * fit,
+            fit=SURE * max(0.0, 1 - left / whole),
             hint=ADVICE,
         )
 
 
-def _directions(case: Case) -> Array:
-    """Directions along which other points are compared with this one: of a sample one, within it."""
-    xp, bench, part = case.xp, case.bench, case.answered
-    drawn = [bench.direction(20 + k) for k in range(DIRECTIONS if case.sample is None else 1)]
-    directions = xp.zeros_like(xp.stack(drawn))
-    where = slice(part.start, part.stop) if case.sample is None else part.start + case.sample
-    directions[:, where] = xp.stack([each[where] for each in drawn])
-    return directions
-
-
 def approximate(case: Case, block: Block) -> Iterator[Diagnosis]:
     """The claim is near the right one everywhere and right nowhere."""
-    counts = abs(block.right) > COUNTS * float(abs(block.right).max())
+    counts = abs(block.right) > SLIGHT * float(abs(block.right).max())
     number = int(counts.sum())
-    if number < ENOUGH:
+    if number < FEW:
         return
     relative = ((block.claimed - block.right) / case.xp.where(counts, block.right, 1.0 + 0 * block.right))[counts]
-    off = int((block.wrong & counts).sum())
+    off = int(((abs(block.claimed - block.right) > block.slack / CLEARLY) & counts).sum())  # by a bar each
     largest = float(abs(relative).max())
     usual = math.sqrt(float((relative * relative).sum()) / number)
-    if largest > NEAR or off < MOST * number:
+    if largest > ALIKE or 2 * off < number:
         return
-    size = f"{100 * usual:.2g} %" if usual > 1e-6 else f"{usual:.1e}"
-    single = SINGLE[0] < usual < SINGLE[1]
+    size = f"{100 * usual:.2g} %" if usual > CLEARLY * SINGLE else f"{usual:.1e}"
+    single = SINGLE / FELT < usual < CLEARLY * SINGLE
     yield Diagnosis(
         name="approximation",
         message=f"{case.subject_line} is off by some {size} nearly everywhere: it is the derivative of a slightly "
         "different function." + (" Computing in single precision leaves errors of this size." if single else ""),
-        fit=0.95 - usual,
+        fit=GOOD - usual,
         hint=(CAST if single else DIFFERENT) + tolerance_hint(largest, SLIGHT),
     )
 
 
-def _places(case: Case) -> list[tuple[str, Array]]:
+def _places(case: Case) -> Iterator[tuple[str, Array]]:
     """Other points, as differences from this one, each in words."""
     bench, part = case.bench, case.answered
     point, values = bench.subject.point, bench.subject.centre
     own = part.of(point)
     found: list[tuple[str, Part, Array]] = []
     for output in bench.outputs[:2]:
-        if output.shape == part.shape and output.is_complex == part.is_complex:
+        if _is_like(part, output):
             found.append((f"the function's value {output.path} in place of {part.path}", part, output.of(values)))
-    same = [other for other in bench.inputs if other.path != part.path and other.shape == part.shape][:2]
-    for other in same:
-        if other.is_complex == part.is_complex:
-            found.append((f"{other.path} in place of {part.path}", part, other.of(point)))
-            found.append((f"{part.path} in place of {other.path}", other, own))
+    for other in [other for other in bench.inputs if other != part and _is_like(part, other)][:2]:
+        found.append((f"{other.path} in place of {part.path}", part, other.of(point)))
+        found.append((f"{part.path} in place of {other.path}", other, own))
     for other in [part, *(each for each in bench.inputs[:3] if each.path != part.path)]:
         found += [(text.format(other.path), other, value) for text, value in _changes(other, other.of(point))]
-    places = []
     for text, other, value in found:
-        if not other.is_complex and _leaves_the_domain(other.of(point), value):
-            continue
-        difference = bench.zeros(bench.inputs)
-        difference[other.start : other.stop] = value - other.of(point)
-        places.append((text, difference))
-    return places
+        if other.is_complex or not _leaves_the_domain(other.of(point), value):
+            yield text, bench.directions(other, [value - other.of(point)])[0]
+
+
+def _is_like(part: Part, other: Part) -> bool:
+    return part.shape == other.shape and part.is_complex == other.is_complex
 
 
 def _leaves_the_domain(x: Array, value: Array) -> bool:

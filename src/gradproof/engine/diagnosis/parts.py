@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from math import prod
+from math import prod, sqrt
 from typing import Any
 
 from gradproof.engine.subject import Array, Frame
@@ -75,6 +76,18 @@ class Part:
         """The coordinates of this tensor in a vector, or in stacked ones."""
         return vector[..., self.start : self.stop]
 
+    def changed(self, vector: Array, change: Callable[[Array], Array]) -> Array:
+        """A copy of a vector, or of stacked ones, with this tensor changed."""
+        result = vector * 1.0
+        result[..., self.start : self.stop] = change(self.of(vector))
+        return result
+
+    def alone(self, vector: Array) -> Array:
+        """A copy of a vector, or of stacked ones, that is zero outside this tensor."""
+        result = vector * 0.0
+        result[..., self.start : self.stop] = self.of(vector)
+        return result
+
     @property
     def axes(self) -> list[Axis]:
         """The dimensions along which there is more than one entry."""
@@ -88,7 +101,7 @@ class Part:
     def swaps(self) -> list[tuple[int, int]]:
         """The pairs of dimensions that may have been exchanged."""
         axes = [axis.number for axis in self.axes]
-        return [(one, other) for k, one in enumerate(axes) for other in axes[k + 1 :]][:6]
+        return [(one, other) for k, one in enumerate(axes) for other in axes[k + 1 :]]
 
     def swapped(self, xp: Any, vector: Array, *, pair: tuple[int, int]) -> Array:
         """A vector laid out with two dimensions exchanged, put in order."""
@@ -116,6 +129,11 @@ def parts_of(frame: Frame) -> list[Part]:
             whole = prod(shape) == entries and frame.locate(start).index == (0,) * len(shape)
             found.append(Part(last.path, start, stop, shape if whole else (entries,), last.part is not None))
     return found
+
+
+def spread(size: int, count: int) -> list[int]:
+    """Some places among many, spread evenly but in no step: at multiples of the golden ratio, modulo one."""
+    return [int(k * (sqrt(5) - 1) / 2 % 1 * size) for k in range(1, count + 1)]
 
 
 def conjugated(vector: Array) -> Array:

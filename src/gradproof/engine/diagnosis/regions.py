@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import comb
 
-from gradproof.engine.diagnosis.block import Block
-from gradproof.engine.diagnosis.case import Case
+from gradproof.engine.diagnosis.block import SOME, Block
+from gradproof.engine.diagnosis.case import CLOSE, GOOD, NOTHING, SURE, Case
 from gradproof.engine.results import Diagnosis
 from gradproof.engine.subject import Array
+from gradproof.engine.thresholds import CLEARLY, FEW, SLIGHT
 
-SMALL = 1e-8  # of the largest entry: nothing
-FEW = 3  # entries from which on a set of them is no accident
-WEAK = 0.965  # to say where entries are wrong is less than to say how
 MISSING = "A mask of the forward (of a relu, a clamp, a dropout, an index) is missing in the backward."
-INVERTED = 0.995  # the places are explained, whatever the numbers in them
-LOOKED_AT = 8  # entries, to tell whether all are stored
-SEPARATED = 10  # entries from which on a threshold that separates some from others is no accident
 
 
 def lost(case: Case) -> Iterator[Diagnosis]:
     """Zero is claimed of some entries, or all, where it should not be, and the others are right."""
-    zero = case.claims[0] == 0
-    for claim in case.claims[1:]:
-        zero = zero & (claim == 0)
+    zero = case.unclaimed
     count = int(zero.sum())
     if not count:
         return
@@ -33,16 +27,13 @@ def lost(case: Case) -> Iterator[Diagnosis]:
     if case.full:
         relevant = _not_small(case, case.right_values)
         missing, kept = zero & relevant, kept & relevant
-        fit = case.fit([error * ~missing for error in case.errors])
+        fit = case.fit(error * ~missing for error in case.errors)
     elif case.sample is not None:
         missing, mask = zero, case.seen(1.0 * kept)
-        fit = case.fit_claims([right * mask for right in case.right_values])
+        fit = case.fit_claims(right * mask for right in case.right_values)
     else:
         missing, mask = zero, 1.0 * kept
-        explained, tests = case.through(lambda answer: answer * mask, lambda test: test * mask)
-        fit = case.fit_claims(explained)
-        if not tests:
-            return
+        fit = case.fit_claims(case.through(lambda answer: answer * mask, lambda test: test * mask))
     if int(missing.sum()) and int(kept.sum()):
         yield from _partly_lost(case, missing, kept, fit)
     elif int(missing.sum()):
@@ -66,7 +57,7 @@ def unmasked(case: Case) -> Iterator[Diagnosis]:
         message=f"{case.subject_line} should be zero in {int(extra.sum())} entries"
         + (f", those {where}," if where else "")
         + " and is not; elsewhere it is right.",
-        fit=case.fit([error * ~extra for error in case.errors]),
+        fit=case.fit(error * ~extra for error in case.errors),
         hint=MISSING,
     )
 
@@ -83,7 +74,7 @@ def one_sided(case: Case) -> Iterator[Diagnosis]:
             name="mask",
             message=f"{case.subject_line} is wrong in the entries {where}, {int(wrong.sum())} of "
             f"{int(relevant.sum())}, and right in the others.",
-            fit=WEAK * case.fit([error * ~wrong for error in case.errors]),
+            fit=GOOD,  # to say where entries are wrong is less than to say how
             hint="Look at the branch of the backward for these inputs: the mask, or what is done where it is off.",
         )
 
@@ -96,7 +87,7 @@ def mask_forgotten(case: Case, block: Block) -> Iterator[Diagnosis]:
     extra = right = missing = 0
     for column in range(len(block.complete)):
         pairs = [(float(claim[column]), float(truth[column])) for claim, truth in block.answers]
-        close = all(abs(claim - truth) <= slack + 1e-6 * abs(truth) for claim, truth in pairs)
+        close = all(abs(claim - truth) <= slack + CLOSE * abs(truth) for claim, truth in pairs)
         nothing = all(abs(truth) <= slack for _, truth in pairs)
         if not close and not nothing:
             if any(abs(claim) > slack for claim, _ in pairs):
@@ -110,7 +101,7 @@ def mask_forgotten(case: Case, block: Block) -> Iterator[Diagnosis]:
             name="mask",
             message=f"{case.subject_line} is right in the entries that the function depends on, and not zero in those "
             f"that it does not depend on: {extra} of {extra + right} that were looked at.",
-            fit=0.97,
+            fit=SURE,
             hint=MISSING,
         )
 
@@ -119,10 +110,7 @@ def wrong_entries(case: Case) -> tuple[Array, Array] | None:
     """Which entries are wrong, and which are anything but zero, where every entry is known."""
     if not case.full:
         return None
-    wrong = abs(case.errors[0]) < 0
-    for error, known in zip(case.errors, case.known, strict=True):
-        allowed = 3 * known.bar + SMALL * float(abs(known.value).max())
-        wrong = wrong | ((abs(error) > allowed) & (known.weight > 0))
+    wrong = _not_small(case, [error * known.weight for error, known in zip(case.errors, case.known, strict=True)])
     return wrong, wrong | _not_small(case, case.right_values)
 
 
@@ -134,7 +122,7 @@ def described(case: Case, chosen: Array, others: Array) -> str | None:
 def _not_small(case: Case, vectors: list[Array]) -> Array:
     found = abs(vectors[0]) < 0
     for vector, known in zip(vectors, case.known, strict=True):
-        found = found | (abs(vector) > 3 * known.bar + SMALL * float(abs(known.value).max()))
+        found = found | (abs(vector) > CLEARLY * known.bar + NOTHING * float(abs(known.value).max()))
     return found
 
 
@@ -142,7 +130,7 @@ def _detached(case: Case) -> Diagnosis:
     return Diagnosis(
         name="detached",
         message=f"{case.subject_line} is zero throughout, and should not be.",
-        fit=case.fit([error * 0.0 for error in case.errors]),
+        fit=case.fit(error * 0.0 for error in case.errors),
         hint="Look for a detach(), .data, no_grad() or conversion to a number on the way, a None or zeros that the "
         "backward returns, or a result that is not multiplied by the incoming gradient.",
     )
@@ -153,7 +141,7 @@ def _inverted(case: Case, missing: int, extra: int) -> Diagnosis:
         name="mask",
         message=f"{case.subject_line} is zero in all {missing} entries in which it should not be, and not zero in "
         f"{extra} in which it should, as far as was looked: a mask is inverted, or is another one than the function's.",
-        fit=INVERTED,
+        fit=SURE,
         hint="Look at the condition of the mask (of a relu, a clamp, a dropout), and whether forward and backward "
         "have the same.",
     )
@@ -194,7 +182,7 @@ def _partly_lost(case: Case, missing: Array, kept: Array, fit: float) -> Iterato
 def _are_stored(case: Case, chosen: Array, stored: bool) -> bool:
     """Whether the chosen entries are all stored, or all not, as far as a few of them tell."""
     places = case.xp.arange(0, case.answered.size, device=chosen.device)[chosen]
-    few = places[:: max(1, len(places) // LOOKED_AT)]
+    few = places[:: max(1, len(places) // SOME)]
     frame = case.bench.subject.inputs
     return case.reverse and all(frame.locate(case.answered.start + int(place)).stored is stored for place in few)
 
@@ -226,25 +214,20 @@ def _beside(case: Case, chosen: Array, others: Array) -> str | None:
     point = case.answered.of(case.bench.subject.point)
     inside, outside = point[chosen], point[others]
     counts = (int(inside.shape[0]), int(outside.shape[0]))
-    if min(counts) < 2 or sum(counts) < 5:
+    if min(counts) < 2 or max(counts) < FEW:
         return None
-    low, high = float(inside.min()), float(inside.max())
-    least, most = float(outside.min()), float(outside.max())
-    if high < 0 < least:
+    if float(inside.max()) < 0 < float(outside.min()):
         return "where the input is negative"
-    if most < 0 < low:
+    if float(outside.max()) < 0 < float(inside.min()):
         return "where the input is positive"
-    if min(counts) < FEW or sum(counts) < SEPARATED:
+    accident = sum(counts) < SOME and SLIGHT * comb(sum(counts), counts[0]) < 1
+    if min(counts) < FEW or accident:
         return None
-    if high < least:
-        return f"where the input is below {_between(high, least)}"
-    if most < low:
-        return f"where the input is above {_between(most, low)}"
-    size_in, size_out = abs(inside), abs(outside)
-    if float(size_in.max()) < float(size_out.min()):
-        return f"where the input's size is below {_between(float(size_in.max()), float(size_out.min()))}"
-    if float(size_out.max()) < float(size_in.min()):
-        return f"where the input's size is above {_between(float(size_out.max()), float(size_in.min()))}"
+    for what, numbers in (("input", point), ("input's size", abs(point))):
+        for side, below, above in (("below", chosen, others), ("above", others, chosen)):
+            low, high = float(numbers[below].max()), float(numbers[above].min())
+            if low < high:
+                return f"where the {what} is {side} {_between(low, high)}"
     return None
 
 

@@ -10,15 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gradproof.engine.contraction import SPREAD
-from gradproof.engine.diagnosis.bench import Bench
-from gradproof.engine.diagnosis.parts import Part
+from gradproof.engine.diagnosis.bench import BUDGET, Bench
+from gradproof.engine.diagnosis.parts import Part, spread
 from gradproof.engine.localisation.partial_slopes import Piece
 from gradproof.engine.subject import Array
-
-SAMPLE = 6  # inputs: 12 evaluations of the budget of a diagnosis
-WRONG = 2  # of them known to be wrong
-ZERO = 2  # and claimed to have no influence, if some inputs are and others are not
-GOLDEN = 0.6180339887  # fractions of a range at multiples of it, modulo one, are spread evenly
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +31,22 @@ class Column:
         return float(asked @ self.slopes), SPREAD * float(bar @ bar) ** 0.5
 
 
-def chosen(xp: Array, part: Part, claims: Sequence[Array], worst: Sequence[int]) -> list[int]:
-    """The inputs to look at, counted from the part's first: some known to be wrong, some claimed idle, and others."""
-    zero = claims[0] == 0
-    for claim in claims[1:]:
-        zero = zero & (claim == 0)
-    idle = int(zero.sum())
-    places = [coordinate - part.start for coordinate in worst[:WRONG]]
-    if 0 < idle < part.size:
-        places += _spread(xp.where(zero)[0], ZERO)
-        places += _spread(xp.where(~zero)[0], SAMPLE)
-    else:
-        places += [int(GOLDEN * k % 1 * part.size) for k in range(1, SAMPLE + 1)]
-    return list(dict.fromkeys(places))[:SAMPLE]
+def chosen(xp: Array, part: Part, unclaimed: Array, worst: Sequence[int]) -> list[int]:
+    """The inputs to look at, counted from the part's first: as many as half of the budget allows, or all.
+
+    A third of them are known to be wrong, and a third claimed to have no influence, if some are and others are not.
+    """
+    count = BUDGET // 4
+    if part.size <= count:
+        return list(range(part.size))
+    third = count // 3
+    places = [coordinate - part.start for coordinate in worst[:third]]
+    if 0 < int(unclaimed.sum()) < part.size:
+        for group, number in ((unclaimed, third), (~unclaimed, count)):
+            members = xp.where(group)[0]
+            places += [int(members[k]) for k in spread(int(members.shape[0]), number)]
+    places += spread(part.size, count)
+    return list(dict.fromkeys(places))[:count]
 
 
 def columns(bench: Bench, part: Part, places: Sequence[int]) -> list[Column]:
@@ -65,9 +63,3 @@ def columns(bench: Bench, part: Part, places: Sequence[int]) -> list[Column]:
         moving = xp.where((slopes != 0) | ~xp.isfinite(bars))[0]
         found.append(Column(moving, slopes[moving] / step, bars[moving] / abs(step)))
     return found
-
-
-def _spread(places: Array, count: int) -> list[int]:
-    """Some of the places, evenly spread."""
-    size = int(places.shape[0])
-    return [int(places[int(GOLDEN * k % 1 * size)]) for k in range(1, count + 1)]

@@ -5,25 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from gradproof.engine.diagnosis.case import Case
+from gradproof.engine.diagnosis.bench import multiple_of
+from gradproof.engine.diagnosis.case import CLOSE, Case
 from gradproof.engine.diagnosis.regions import described, wrong_entries
 from gradproof.engine.results import Diagnosis
-
-CLOSE = 1e-5  # relative: a factor this near a number is that number
-ENOUGH = 4  # independent numbers that a factor without a name must explain
-FEW = 3  # wrong entries, from which on a factor common to them is no accident
+from gradproof.engine.thresholds import FEW
 
 
 def factor(case: Case) -> Iterator[Diagnosis]:
     """The claim is a multiple of the right answer."""
-    over = sum(float((claim * right).sum()) for claim, right in zip(case.claimed, case.right_values, strict=True))
-    square = sum(float((right * right).sum()) for right in case.right_values)
-    size = over / square if square > 0 else 0.0
-    if size == 0 or not math.isfinite(size):
+    size = multiple_of(case.right_values, case.claimed)
+    if size == 0:
         return
-    fit = case.fit_claims([size * right for right in case.right_values])
+    fit = case.fit_claims(size * right for right in case.right_values)
     known = named(size, case)
-    if fit and (known or case.freedom >= ENOUGH):
+    if fit and (known or case.freedom >= FEW):
         yield _diagnosis(size, known, case, fit, "")
 
 
@@ -37,12 +33,10 @@ def factor_somewhere(case: Case) -> Iterator[Diagnosis]:
     if count < FEW or count == whole:
         return
     mask = 1.0 * wrong
-    pairs = list(zip(case.claimed, case.right_values, strict=True))
-    square = sum(float((right * right * mask).sum()) for _, right in pairs)
-    size = sum(float((claim * right * mask).sum()) for claim, right in pairs) / square if square else 0.0
-    if size == 0 or not math.isfinite(size):
+    size = multiple_of([right * mask for right in case.right_values], case.claimed)
+    if size == 0:
         return
-    fit = case.fit_claims([right * (1 + (size - 1) * mask) for _, right in pairs])
+    fit = case.fit_claims(right * (1 + (size - 1) * mask) for right in case.right_values)
     where = described(case, wrong, relevant & ~wrong)
     place = f" in {count} of {whole} entries" + (f", those {where}" if where else "")
     yield _diagnosis(size, named(size, case), case, fit, place)
@@ -78,57 +72,34 @@ def named(size: float, case: Case) -> str | None:
     """A factor in words, where it is a number that one would expect: 2, ½, the number of entries, and so on."""
     magnitude, sign = abs(size), "−" if size < 0 else ""
     slack = CLOSE + case.noise / max(case.disagreement, 1e-300)
-    for number, text in _plain().items():
+    for number, text in _expected(case):
         if math.isclose(magnitude, number, rel_tol=slack):
             return sign + text
-    for number, text in _counts(case).items():
-        for value, form in ((number, f"{number}"), (1 / number, f"1/{number}"), (math.sqrt(number), f"√{number}")):
-            if math.isclose(magnitude, value, rel_tol=slack):
-                return f"{sign}{form} ({text})"
-        if math.isclose(magnitude, 1 / math.sqrt(number), rel_tol=slack):
-            return f"{sign}1/√{number} ({text})"
-        if number > 2 and math.isclose(magnitude, number / (number - 1), rel_tol=slack):
-            return f"{sign}{number}/{number - 1} ({text}, and one less)"
-        if number > 2 and math.isclose(magnitude, (number - 1) / number, rel_tol=slack):
-            return f"{sign}{number - 1}/{number} ({text}, and one less)"
-    for number in range(3, 13):
-        for value, form in ((number, f"{number}"), (1 / number, f"1/{number}")):
-            if math.isclose(magnitude, value, rel_tol=slack):
-                return sign + form
     return None
 
 
-def _plain() -> dict[float, str]:
-    return {
-        1.0: "1",
-        2.0: "2",
-        0.5: "½",
-        10.0: "10",
-        0.1: "1/10",
-        math.pi: "π",
-        1 / math.pi: "1/π",
-        2 * math.pi: "2π",
-        math.log(2): "ln 2",
-        1 / math.log(2): "1/ln 2",
-        math.log(10): "ln 10",
-        1 / math.log(10): "1/ln 10",
-        math.sqrt(2): "√2",
-        math.sqrt(0.5): "1/√2",
-        math.sqrt(2 * math.pi): "√2π",
-        1 / math.sqrt(2 * math.pi): "1/√2π",
-        2 / math.sqrt(math.pi): "2/√π",
-        math.sqrt(math.pi) / 2: "√π/2",
-        4.0: "4",
-        0.25: "¼",
-        100.0: "100",
-        0.01: "1/100",
-    }
+def _expected(case: Case) -> Iterator[tuple[float, str]]:
+    """The numbers that one would expect, the plainest first, in words."""
+    pi, two, ten = math.pi, math.log(2), math.log(10)
+    yield from [(1, "1"), (2, "2"), (1 / 2, "½"), (10, "10"), (1 / 10, "1/10"), (pi, "π"), (1 / pi, "1/π")]
+    yield from [(2 * pi, "2π"), (two, "ln 2"), (1 / two, "1/ln 2"), (ten, "ln 10"), (1 / ten, "1/ln 10")]
+    yield from [(math.sqrt(2), "√2"), (math.sqrt(1 / 2), "1/√2")]
+    yield from [(math.sqrt(2 * pi), "√2π"), (1 / math.sqrt(2 * pi), "1/√2π")]
+    yield from [(2 / math.sqrt(pi), "2/√π"), (math.sqrt(pi) / 2, "√π/2")]
+    yield from [(4, "4"), (1 / 4, "¼"), (100, "100"), (1 / 100, "1/100")]
+    for count, text in _counts(case).items():
+        yield from [(count, f"{count} ({text})"), (1 / count, f"1/{count} ({text})")]
+        yield from [(math.sqrt(count), f"√{count} ({text})"), (1 / math.sqrt(count), f"1/√{count} ({text})")]
+        yield count / (count - 1), f"{count}/{count - 1} ({text}, and one less)"
+        yield (count - 1) / count, f"{count - 1}/{count} ({text}, and one less)"
+    for number in range(3, 13):
+        yield from [(number, f"{number}"), (1 / number, f"1/{number}")]
 
 
 def _counts(case: Case) -> dict[int, str]:
     """Numbers of entries and lengths of dimensions, which sums and means bring in."""
     found: dict[int, str] = {}
-    for part in (*case.bench.inputs[:8], *case.bench.outputs[:8]):
+    for part in (*case.bench.inputs, *case.bench.outputs):
         found.setdefault(part.entries, f"the number of entries of {part.path}")
         for axis in part.axes:
             found.setdefault(axis.length, f"the length of dimension {axis.number} of {part.path}")

@@ -7,24 +7,24 @@ from collections.abc import Iterator
 from functools import partial
 
 from gradproof.engine.diagnosis.block import Block
-from gradproof.engine.diagnosis.case import Case
+from gradproof.engine.diagnosis.case import CLOSE, SURE, Case
 from gradproof.engine.diagnosis.parts import Axis
 from gradproof.engine.results import Diagnosis
 
 
 def missing_sum(case: Case) -> Iterator[Diagnosis]:
     """Only one slice of what is asked enters the answer, where a sum over all should."""
-    for part in [case.asked] if case.asked else case.asked_parts[:1]:
-        for axis in part.axes:
-            for index, which in ((0, "first"), (-1, "last")):
-                yield Diagnosis(
-                    name="missing-sum",
-                    message=f"{case.subject_line} takes the {which} slice along dimension {axis.number} of "
-                    f"{part.path} alone, where it should sum over all {axis.length}.",
-                    fit=case.fit_asked(partial(axis.only, case.xp, index=index), part),
-                    hint="An input that is broadcast receives the sum over the dimensions that it was broadcast "
-                    "along: sum, and do not take one slice.",
-                )
+    part = case.asked or case.asked_parts[0]
+    for axis in part.axes:
+        for index, which in ((0, "first"), (-1, "last")):
+            yield Diagnosis(
+                name="missing-sum",
+                message=f"{case.subject_line} takes the {which} slice along dimension {axis.number} of "
+                f"{part.path} alone, where it should sum over all {axis.length}.",
+                fit=case.fit_asked(partial(axis.only, case.xp, index=index), part),
+                hint="An input that is broadcast receives the sum over the dimensions that it was broadcast "
+                "along: sum, and do not take one slice.",
+            )
 
 
 def doubled_sum(case: Case) -> Iterator[Diagnosis]:
@@ -33,28 +33,21 @@ def doubled_sum(case: Case) -> Iterator[Diagnosis]:
     for axis in part.axes:
         if case.sample is not None and not _is_level(case, axis):
             continue
-        means, count = case.through(partial(axis.averaged, xp), partial(axis.averaged, xp))
-        square = sum(float((mean * mean).sum()) for mean in means)
-        pairs = zip(case.claimed, means, strict=True)
-        size = sum(float((claim[:count] * mean).sum()) for claim, mean in pairs) / square if square > 0 else 0.0
-        if size == 0 or not math.isfinite(size):
-            continue
-        how = "averaged" if math.isclose(size, 1, rel_tol=1e-4) else "summed"
-        if how == "summed" and not math.isclose(size, axis.length, rel_tol=1e-4):
-            continue
-        yield Diagnosis(
-            name="doubled-sum",
-            message=f"{case.subject_line} is {how} over dimension {axis.number}, which it should keep.",
-            fit=case.fit_claims([size * mean for mean in means]),
-            hint="Sum over the dimensions along which the forward broadcast this input, and over no others.",
-        )
+        means = case.through(partial(axis.averaged, xp), partial(axis.averaged, xp))
+        for how, size in (("averaged", 1), ("summed", axis.length)):
+            yield Diagnosis(
+                name="doubled-sum",
+                message=f"{case.subject_line} is {how} over dimension {axis.number}, which it should keep.",
+                fit=case.fit_claims(size * mean for mean in means),
+                hint="Sum over the dimensions along which the forward broadcast this input, and over no others.",
+            )
 
 
 def _is_level(case: Case, axis: Axis) -> bool:
     """Whether a claim is the same along a dimension, at one coordinate of the sample and its neighbour."""
     place, claim = int(case.sample[-1]), case.claims[0]
     neighbour = place + axis.below if place // axis.below % axis.length == 0 else place - axis.below
-    return math.isclose(float(claim[place]), float(claim[neighbour]), rel_tol=1e-6)
+    return math.isclose(float(claim[place]), float(claim[neighbour]), rel_tol=CLOSE)
 
 
 def overwritten(case: Case, block: Block) -> Iterator[Diagnosis]:
@@ -77,9 +70,9 @@ def overwritten(case: Case, block: Block) -> Iterator[Diagnosis]:
         which = "the last" if lasts == shared else "one"
         yield Diagnosis(
             name="overwritten",
-            message=f"Entries of {case.input.path if case.input else 'the input'} that several outputs read have the "
+            message=f"Entries of {case.input.path} that several outputs read have the "
             f"gradient of {which} of them alone.",
-            fit=0.99,
+            fit=SURE,
             hint="Gradients of an entry that is read several times add up: index_add_, scatter_add_ or "
             "index_put_(accumulate=True) in place of an assignment.",
         )

@@ -6,17 +6,15 @@ import math
 from collections.abc import Iterator
 from functools import partial
 
+from gradproof.engine.diagnosis.bench import multiple_of
 from gradproof.engine.diagnosis.block import Block
-from gradproof.engine.diagnosis.case import Case
+from gradproof.engine.diagnosis.case import CLOSE, GOOD, NOTHING, SURE, Case
 from gradproof.engine.diagnosis.parts import Part
+from gradproof.engine.diagnosis.scale import named
 from gradproof.engine.results import Diagnosis
 from gradproof.engine.subject import Array
+from gradproof.engine.thresholds import FEW, TRACE
 
-WHOLE = (1.0, 2.0, 3.0, -1.0, 0.5)  # multiples of the value that a product's other factor gives
-FEW = 3  # rows and columns of an outer product
-NUMBERS = 0.98  # the fit at best of what is told from a few numbers
-EXACTLY = 1e-3  # relative: a sum that is this far from what is expected does not fit at all
-FREE = 4  # independent numbers that a fitted multiple must explain
 PRODUCT = (
     "Look for a term of the product rule that is missing: every factor that depends on the input is differentiated."
 )
@@ -37,19 +35,20 @@ def held_constant(case: Case) -> Iterator[Diagnosis]:
     gaps = [right - claim for right, claim in zip(_along(case, point), claimed, strict=True)]
     size = math.sqrt(sum(gap * gap for gap in gaps))
     scale = math.sqrt(sum(each * each for each in expected))
-    if not scale > 1e-9 * size or not size > 1e-6 * scale:
+    if not scale > NOTHING * size or not size > CLOSE * scale:
         return
     forms = (
         ("is right for a factor of the value held constant", claimed),
         ("lacks the term in which the input itself is the factor", gaps),
     )
     for text, seen in forms:
-        for multiple in WHOLE:
-            left = math.sqrt(sum((one - multiple * other) ** 2 for one, other in zip(seen, expected, strict=True)))
+        multiple = sum(one * other for one, other in zip(seen, expected, strict=True)) / scale**2
+        left = math.sqrt(sum((one - multiple * other) ** 2 for one, other in zip(seen, expected, strict=True)))
+        if named(multiple, case):
             yield Diagnosis(
                 name="missing-term",
                 message=f"{case.subject_line} {text}: a term of a product rule is missing.",
-                fit=NUMBERS * max(0.0, 1 - left / (EXACTLY * abs(multiple) * scale)),
+                fit=SURE * max(0.0, 1 - left / (TRACE * abs(multiple) * scale)),
                 hint=PRODUCT,
             )
 
@@ -57,12 +56,11 @@ def held_constant(case: Case) -> Iterator[Diagnosis]:
 def residual(case: Case) -> Iterator[Diagnosis]:
     """What is missing, or claimed, is the incoming gradient times something known: one, the value, the input."""
     part = _alike(case)
-    if part is None or case.freedom < FREE:
+    if part is None or case.freedom < FEW:
         return
     values = part.of(case.bench.subject.centre)
     point = case.answered.of(case.bench.subject.point)
-    xp = case.xp
-    quotient = xp.where(abs(point) > 1e-12, values / xp.where(point == 0, 1.0 + point, point), 0.0 * values)
+    quotient = case.xp.where(point == 0, 0.0 * values, values / case.xp.where(point == 0, 1.0 + point, point))
     factors = {
         "the incoming gradient itself": 1.0 + 0.0 * values,
         "the incoming gradient times the function's value": values,
@@ -72,43 +70,44 @@ def residual(case: Case) -> Iterator[Diagnosis]:
     questions = [part.of(question) for question in case.questions]
     for text, factor in factors.items():
         seen = [case.seen(question * factor) for question in questions]
-        multiple = _least_squares([-error for error in case.errors], seen)
-        if multiple:
-            times = "" if math.isclose(multiple, 1, rel_tol=1e-5) else f"{multiple:.5g} times "
+        if multiple := multiple_of(seen, [-error for error in case.errors]):
             pairs = zip(case.errors, seen, strict=True)
             yield Diagnosis(
                 name="missing-term",
-                message=f"{case.subject_line} lacks a term: {times}{text}.",
-                fit=case.fit([error + multiple * term for error, term in pairs]),
+                message=f"{case.subject_line} lacks a term: {_times(multiple)}{text}.",
+                fit=case.fit(error + multiple * term for error, term in pairs),
                 hint=PRODUCT
                 if "value" in text
                 else "Look for a connection around the function, y = x + f(x), or "
                 "another term of the forward that the backward leaves out.",
             )
-        if factor is values and (multiple := _least_squares(case.claimed, seen)):
-            times = "" if math.isclose(multiple, 1, rel_tol=1e-5) else f"{multiple:.5g} times "
+        if factor is values and (multiple := multiple_of(seen, case.claimed)):
             yield Diagnosis(
                 name="missing-term",
-                message=f"{case.subject_line} is {times}{text}, and nothing else.",
-                fit=0.98 * case.fit_claims([multiple * term for term in seen]),
+                message=f"{case.subject_line} is {_times(multiple)}{text}, and nothing else.",
+                fit=SURE * case.fit_claims(multiple * term for term in seen),
                 hint=PRODUCT,
             )
+
+
+def _times(multiple: float) -> str:
+    return "" if math.isclose(multiple, 1, rel_tol=CLOSE) else f"{multiple:.5g} times "
 
 
 def symmetric(case: Case) -> Iterator[Diagnosis]:
     """Of two terms that mirror each other, one is missing: X Xᵀ, X + Xᵀ, a quadratic form."""
     part = case.answered
-    hint = "An argument that occurs twice, as in X Xᵀ, has a term for each place: the mirrored one is missing."
     for pair in part.swaps():
         if part.shape[pair[0]] == part.shape[pair[1]]:
-            answers = [claim + part.swapped(case.xp, claim, pair=pair) for claim in case.claims]
-            yield _mirrored(case, case.fit_right(answers), hint)
-    asked = case.asked or (case.asked_parts[0] if len(case.asked_parts) == 1 else None)
+            answers = (claim + part.swapped(case.xp, claim, pair=pair) for claim in case.claims)
+            yield _mirrored(case, case.fit_right(answers))
+    asked = case.sole
     for pair in asked.swaps() if asked else []:
         if asked and asked.shape[pair[0]] == asked.shape[pair[1]]:
-            questions = case.asked_with(partial(asked.swapped, case.xp, pair=pair), asked)
-            answers = [claim + case.claim(other) for claim, other in zip(case.claims, questions, strict=True)]
-            yield _mirrored(case, case.fit_right(answers), hint)
+            swapped = partial(asked.swapped, case.xp, pair=pair)
+            pairs = zip(case.claims, case.questions, strict=True)
+            answers = (claim + case.claim(asked.changed(question, swapped)) for claim, question in pairs)
+            yield _mirrored(case, case.fit_right(answers))
 
 
 def outer_product(case: Case, block: Block) -> Iterator[Diagnosis]:
@@ -129,13 +128,14 @@ def outer_product(case: Case, block: Block) -> Iterator[Diagnosis]:
         left = case.xp.where(left > 0, left, 0.0 * left)
         explained += square - min(square, float((left * left).sum()))
         groups += 1
-    if groups and whole > 0 and _spread(block):
+    fit = max(0.0, 1 - math.sqrt(max(0.0, 1 - explained / whole))) if whole > 0 else 0.0
+    if groups and fit > SURE and bool((abs(block.claimed) > block.slack).any()):
         yield Diagnosis(
             name="missing-term",
             message=f"What is missing in {case.what} is an outer product"
             + (f" in each of {groups} groups of entries" if groups > 1 else "")
             + ": the term through something that all entries share.",
-            fit=0.98 * max(0.0, 1 - math.sqrt(max(0.0, 1 - explained / whole))),
+            fit=SURE * fit,
             hint="Look at what the forward shares between entries, a sum, mean, norm, maximum or a softmax's "
             "denominator: it depends on every input, and its derivative is a term of its own.",
         )
@@ -151,49 +151,35 @@ def dropped(case: Case, block: Block) -> Iterator[Diagnosis]:
         name="missing-term",
         message=f"Every entry of the Jacobian for {case.what} is right or zero: {int(gone.sum())} of "
         f"{int(gone.sum() + right.sum())} that were looked at are left out.",
-        fit=0.96,
+        fit=GOOD,
         hint="Some outputs depend on entries that the backward does not connect them with: a sum, a "
         "normalisation or a neighbour is left out.",
     )
-
-
-def _spread(block: Block) -> bool:
-    """Whether the claim is more than nothing where something is missing."""
-    return bool((abs(block.claimed) > block.slack).any())
 
 
 def _along(case: Case, point: Array) -> list[float]:
     """The slopes along the point itself, under each question."""
     if case.full:
         return [float((right * point).sum()) for right in case.right_values]
-    direction = case.bench.zeros(case.bench.inputs)
-    direction[case.answered.start : case.answered.stop] = case.bench.step * point
-    slopes = case.bench.rough_slopes(direction[None]) if case.bench.large else case.bench.slopes(direction[None])[0]
+    direction = case.bench.directions(case.answered, [case.bench.step * point])
+    slopes = case.bench.rough_slopes(direction) if case.bench.large else case.bench.slopes(direction)[0]
     return [float((slopes[0] * question).sum()) / case.bench.step for question in case.questions]
 
 
 def _alike(case: Case) -> Part | None:
     """The output, where it has as many coordinates as the input and both are real."""
-    if not case.reverse or case.answered.is_complex:
+    part, own = case.sole, case.answered
+    if not case.reverse or part is None or part.shape != own.shape or part.is_complex or own.is_complex:
         return None
-    parts = [case.asked] if case.asked else case.asked_parts
-    if len(parts) != 1 or parts[0].shape != case.answered.shape or parts[0].is_complex:
-        return None
-    return parts[0]
+    return part
 
 
-def _least_squares(targets: list[Array], terms: list[Array]) -> float:
-    square = sum(float((term * term).sum()) for term in terms)
-    over = sum(float((term * target).sum()) for term, target in zip(terms, targets, strict=True))
-    return over / square if square > 0 and math.isfinite(over) else 0.0
-
-
-def _mirrored(case: Case, fit: float, hint: str) -> Diagnosis:
+def _mirrored(case: Case, fit: float) -> Diagnosis:
     return Diagnosis(
         name="missing-term",
         message=f"{case.subject_line} lacks the mirror image of what is claimed: of two like terms one is there.",
         fit=fit,
-        hint=hint,
+        hint="An argument that occurs twice, as in X Xᵀ, has a term for each place: the mirrored one is missing.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Slopes along several directions at once, each with its bar: from values, or from a Jacobian that was measured."""
+"""Slopes along several directions at once, each with its bar: from values or from a measured Jacobian."""
 
 from __future__ import annotations
 
@@ -8,25 +8,23 @@ from gradproof.engine.estimators.differences import ROUNDING, Noise, Sample, bes
 from gradproof.engine.estimators.steps import RATIO, first_step
 from gradproof.engine.subject import Array, Subject
 
-LARGE = 1 << 17  # inputs or outputs beyond which an evaluation takes a millisecond or more, and a failing check has few
-
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A Jacobian from values: a row for every output, a column for every input; and the bars of its entries."""
+    """A Jacobian from values, with a row for every output and a column for every input, and the bars of its entries."""
 
     slopes: Array
     bars: Array
 
     def along(self, directions: Array) -> tuple[Array, Array]:
-        """The slopes of all outputs along each direction, and bars that are never too narrow."""
+        """Return the slopes of all outputs along each direction, and upper bounds on their bars."""
         return directions @ self.slopes.T, abs(directions) @ self.bars.T
 
 
 def slopes_along(subject: Subject, directions: Array, measured: Measured | None = None) -> tuple[Array, Array]:
-    """The slopes of all outputs along each of some directions, and their bars; four evaluations each.
+    """Return the slopes of all outputs along each of some directions, and their bars.
 
-    Where the Jacobian was `measured` it takes none.
+    That takes four evaluations a direction, or none if the Jacobian was `measured`.
     """
     if measured is not None:
         return measured.along(directions)

@@ -9,18 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from gradproof.engine.contraction import CLAIM_ACCURACY
+from gradproof.engine.contraction import CLAIM_ACCURACY, CLAIM_ROUNDING
 from gradproof.engine.estimators.differences import precision_shown
 from gradproof.engine.estimators.question import Question, claimed_parts, cotangent_of, direction_of, value_at
 from gradproof.engine.subject import Array, Subject
+from gradproof.engine.thresholds import CLEARLY, FEW, MANY, SAMPLE
 
-DEVIATIONS = 4.0  # standard deviations of all errors together in a bar: one alarm in 16,000 if they were Gaussian
 QUANTUM = 12**-0.5  # standard deviation of a rounding error, in units in the last place
-ROUNDINGS = 4.0  # units of the precision inside, single for a function in half precision, that a rule's own steps cost
 SINGLE = 2.0**-23  # the spacing of single-precision numbers near one
-TINY = 4.0  # units in the last place of numbers as large as the point, between the places where noise is looked at
-FEW = 3  # outputs: of so few, noise is looked at more than once, since two differences may both be small by chance
-SAMPLE = 1 << 12  # outputs that stand for all when a cast is looked for
 
 FIVE = (-2.0, -1.0, 0.0, 1.0, 2.0)
 CUBIC, QUARTIC = (-1.0, 2.0, 0.0, -2.0, 1.0), (1.0, -4.0, 6.0, -4.0, 1.0)  # differences; squares add up to 10 and 70
@@ -40,7 +36,7 @@ def scatter_nearby(question: Question, seed: int) -> Array:
     times = 1 + int(FEW / effective_count(value_at(subject, cotangent_of(subject, seed), 0 * subject.point)))
     scatter = 0 * subject.centre
     for number in range(times):
-        width = (1 + number) * TINY * subject.numbers.precision
+        width = (1 + number) * CLEARLY * subject.numbers.precision
         step, cotangent = direction_of(question, seed + number, width), cotangent_of(subject, seed)
         values = [value_at(subject, cotangent, t * step) for t in FIVE]
         scatter = scatter + (difference(values, CUBIC) ** 2 / 10 + difference(values, QUARTIC) ** 2 / 70) / 2
@@ -63,7 +59,7 @@ def noise_of_claims(question: Question, seed: int) -> float:
     subject = question.subject
     step, cotangent = direction_of(question, seed, 1.0), cotangent_of(subject, seed)
     asked = step if subject.mode == "forward" else cotangent
-    beside = asked * (1 + TINY * subject.numbers.precision)
+    beside = asked * (1 + CLEARLY * subject.numbers.precision)
     frame = subject.inputs if subject.mode == "forward" else subject.outputs
     rounded = frame.rounded(beside)
     both = [rounded, 2 * asked - rounded]
@@ -72,7 +68,7 @@ def noise_of_claims(question: Question, seed: int) -> float:
     second, size = after - 2 * here + before, float(here @ here)
     noise = math.sqrt(float(second @ second) / 6 / size) if size else 0.0
     unit = subject.numbers.precision
-    least = QUANTUM * unit + ROUNDINGS * min(unit, SINGLE) / DEVIATIONS + CLAIM_ACCURACY
+    least = QUANTUM * unit + CLAIM_ROUNDING * min(unit, SINGLE) / CLEARLY + CLAIM_ACCURACY
     return max(least, noise if math.isfinite(noise) else 0.0)
 
 
@@ -105,3 +101,20 @@ def last_places(subject: Subject, value: Array) -> Array:
         unit = precision_shown(xp, [value[every]]) or subject.numbers.precision
         spacing[start:stop] = unit * binade[start:stop] + subject.numbers.tiny
     return QUANTUM * spacing
+
+
+def on_a_grid(xp: Array, values: Array) -> bool | None:
+    """Return True if the values are multiples of one number, as counts are: small ones have no digits of their own.
+
+    Numbers that were cast to a float format have: there small values are multiples of a smaller number. None says that
+    there are too few small values to tell.
+    """
+    every = abs(values[:: max(1, values.shape[0] // SAMPLE)])
+    if bool((every == xp.round(every)).all()):
+        return True
+    mantissa, exponent = xp.frexp(every)
+    digits = next((n for n in range(53) if bool((mantissa * 2.0**n == xp.round(mantissa * 2.0**n)).all())), 53)
+    multiples = every * 2.0 ** (digits + FEW - int(exponent.max()))  # a large value may end in some zeros by chance
+    if int((multiples != xp.round(multiples)).sum()) >= FEW:
+        return False
+    return True if int(((every > 0) & (multiples < 2.0 ** (digits - FEW))).sum()) >= MANY else None

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from gradproof.engine.contraction import SPREAD
-from gradproof.engine.estimators.noise import DEVIATIONS, QUARTIC, difference, variance_of
+from gradproof.engine.estimators.noise import QUARTIC, difference, variance_of
 from gradproof.engine.estimators.question import Question, claimed_parts, cotangent_of, direction_of, place_of, value_at
 from gradproof.engine.subject import Array, Subject
+from gradproof.engine.thresholds import CLEARLY
 
 PANEL_ENDS = (-1.0, -0.5, 0.0, 0.5, 1.0)
 NODES = tuple(middle + side * 0.25 / math.sqrt(3) for middle in (-0.75, -0.25, 0.25, 0.75) for side in (-1, 1))
@@ -96,12 +97,12 @@ class Segment:
     def smooth_part(self) -> float:
         """The part of the bar that a shorter segment makes smaller: jumps that no kink explains, and quadrature."""
         jumps = max(0.0, self.values.rough - KINK * self.scatter)
-        return DEVIATIONS * math.sqrt(jumps + self.scatter / len(NODES))
+        return CLEARLY * math.sqrt(jumps + self.scatter / len(NODES))
 
     @property
     def rounded_part(self) -> float:
         """The part of the bar that a shorter segment does not make smaller."""
-        return DEVIATIONS * math.sqrt(self.values.noise + self.rounding**2)
+        return CLEARLY * math.sqrt(self.values.noise + self.rounding**2)
 
     @property
     def bar(self) -> float:

@@ -17,40 +17,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gradproof.engine.estimators.noise import (
-    DEVIATIONS,
-    SAMPLE,
     contracted_scatter,
     deviations,
     effective_count,
     last_places,
     noise_of_claims,
+    on_a_grid,
     scatter_nearby,
 )
 from gradproof.engine.estimators.panels import NODES, PANEL_ENDS, Segment, claims_along, values_along
 from gradproof.engine.estimators.question import Question, claimed_parts, direction_of, place_of, value_at
 from gradproof.engine.results import Resolution
 from gradproof.engine.subject import Array, Subject
+from gradproof.engine.thresholds import ALIKE, CLEARLY, COARSEST, FELT, MANY, MARGIN, MEANINGFUL, ROUNDINGS
 
 WIDEST = 0.3  # half-width of the first segment, relative to the point's scale: wide against the rounding of values
-SHRINK = 8.0  # from one half-width to the next; a fourth difference falls by 8⁴ where the function is smooth
-LEAP = 64.0  # the same where rounding leaves room for it
+SHRINK = 8.0  # from one half-width to the next, squared where rounding leaves room: fourth differences fall by 8⁴
 NARROWEST = 32.0  # units in the last place of the inputs in a half-width, so that four panels are told apart
 SEARCH = 30  # calls of the function and its derivative, after which no other half-width is tried
 SEGMENTS = 3  # random segments: two confirm each other, and one may be blind to an error
-MORE = 2  # further segments where no half-width was searched for, if one of the three stands alone or nearly so
-NEARLY = 0.75  # bars, from which on an agreement is worth another look: three standard deviations
-CLEARLY = 1.3  # bars that one of two segments is outside by: the standard deviations are estimates, good to a fifth
-MEANINGFUL = 0.1  # of the largest contribution of one entry: a wider bar verifies no single entry
-MANY = 16  # outputs whose fourth differences show roughness for sure; of fewer, residuals must be steady too
 LONE = 0.75  # of the residuals of four panels in one of them: concentrated, as by a jump in the function
-FEWER = 3  # binary digits that numbers below 1/64 of the largest lack on a fixed grid, and not in a float format
-ENOUGH = 8  # such numbers: all of them lack three digits by chance once in 8⁸ times
-ALIKE = 0.25  # relative: slopes on a fine step and from afar that differ by less are those of one smooth function
-STRANGE = 4.0  # times the rounding of values, from which on their noise is not known to be rounding
-FELT = 32.0  # standard deviations of their noise by which outputs move on the finest step that still shows their slope
-SHARES = (2.0**-5, 2.0**-10)  # of a segment's width: where roughness above rounding is looked for
-BESIDE = 0x5E  # the seed of the directions along which it is
-INPUT_STEPS = 8.0  # units in the last place of the inputs in this step at least: rounded ones are good to a tenth
 
 
 class Outcome(enum.Enum):
@@ -132,18 +118,18 @@ def _best_width(question: Question, seed: int) -> Segment | None:
         spent += len(PANEL_ENDS) - 1
         shrink = SHRINK
         if values is not None:
-            noise, rough = DEVIATIONS * math.sqrt(values.noise), DEVIATIONS * math.sqrt(values.rough)
-            if rough > max(values.size, LEAP * noise):
-                shrink, leapt = LEAP, True
+            noise, rough = CLEARLY * math.sqrt(values.noise), CLEARLY * math.sqrt(values.rough)
+            if rough > max(values.size, SHRINK**2 * noise):
+                shrink, leapt = SHRINK**2, True
             elif segment := claims_along(question, values):
                 spent += len(NODES)
                 if not all(_consistent(segment, wider) for wider in tried):
                     break
                 tried.append(segment)
-                narrow = MEANINGFUL / 2 * segment.largest_contribution
+                narrow = MEANINGFUL / 4 * segment.largest_contribution
                 if segment.smooth_part <= max(narrow, SHRINK * noise, segment.rounded_part):
                     break
-                shrink = LEAP if segment.smooth_part > LEAP * noise else SHRINK
+                shrink = SHRINK**2 if segment.smooth_part > SHRINK**2 * noise else SHRINK
         width /= shrink
     best = min(tried, key=lambda segment: segment.bar / _size(segment), default=None)
     if best and leapt and effective_count(best.values.ends[-1] - best.values.ends[0]) < MANY:
@@ -159,7 +145,7 @@ def _consistent(segment: Segment, wider: Segment) -> bool:
     near, far = segment.values, wider.values
     (a, *_, b), (c, *_, d) = near.ends, far.ends
     apart = far.cotangent * ((b - a) * (far.width / near.width) - (d - c))
-    allowed = 0.5 * far.size + DEVIATIONS / 2 * math.sqrt(far.rough + far.noise)
+    allowed = 0.5 * far.size + CLEARLY / 2 * math.sqrt(far.rough + far.noise)
     residuals = [(each.measured - each.claimed) / _size(each) for each in (segment, wider)]
     bars = segment.bar / _size(segment) + wider.bar / _size(wider) / 2
     return math.sqrt(float(apart @ apart)) <= allowed and abs(residuals[0] - residuals[1]) <= bars
@@ -172,7 +158,7 @@ def _size(segment: Segment) -> float:
 def _segments(question: Question, seed: int, first: Segment) -> list[Segment]:
     """Ask along further segments as wide as the first; return none where the function is undefined on one of them."""
     segments = [first]
-    for number in range(1, SEGMENTS + MORE):
+    for number in range(1, 2 * SEGMENTS - 1):
         if number >= SEGMENTS and (first.values.width < WIDEST or not _doubtful(_pooled(segments))):
             break
         values = values_along(question, seed + number, first.values.width)
@@ -185,7 +171,7 @@ def _segments(question: Question, seed: int, first: Segment) -> list[Segment]:
 
 def _doubtful(segments: Sequence[Segment]) -> bool:
     """Return True if a segment is near or outside its bar, and no other confirms it."""
-    return len(_outside(segments)) < 2 and any(segment.excess > NEARLY for segment in segments)
+    return len(_outside(segments)) < 2 and any(segment.excess > 1 / MARGIN for segment in segments)
 
 
 def _pooled(segments: Sequence[Segment]) -> list[Segment]:
@@ -211,12 +197,12 @@ def _outcome(question: Question, segments: Sequence[Segment]) -> Outcome:
         return Outcome.UNDECIDED
     unsteady = math.fsum(segment.unsteadiness for segment in segments) / len(segments)
     many = all(effective_count(each.values.ends[-1] - each.values.ends[0]) >= MANY for each in segments)
-    chance = 0.0 if many else DEVIATIONS * math.sqrt(max(0.0, unsteady))
+    chance = 0.0 if many else CLEARLY * math.sqrt(max(0.0, unsteady))
     outside = [each for each in _outside(segments) if _spread(each) and _smooth(each) and each.residual > chance]
     if (
         len(outside) < 2
-        or max(each.excess for each in outside) < CLEARLY
-        or (_zero(segments) and _on_a_grid(question.subject.arrays, outside[0].values.ends[2]))
+        or max(each.excess for each in outside) < MARGIN
+        or (_zero(segments) and on_a_grid(question.subject.arrays, outside[0].values.ends[2]))
     ):
         return Outcome.UNDECIDED
     if _is_rough_at_the_ends(question, outside[0]) or _holds_on_fine_steps(question, outside[0]):
@@ -230,21 +216,21 @@ def _is_rough_at_the_ends(question: Question, segment: Segment) -> bool:
     It may be the same in all outputs, so that the contracted values are looked at, several times.
     """
     worst = 0.0
-    for share in SHARES:
+    for share in (COARSEST, COARSEST**2):
         found = []
         for number, side in enumerate((1.0, -1.0) * 2):
-            beside = direction_of(question, BESIDE + number, share * segment.values.width)
+            beside = direction_of(question, number, share * segment.values.width)
             found.append(
                 contracted_scatter(question.subject, segment.values.cotangent, side * segment.values.step, beside)
             )
         worst = max(worst, math.fsum(found) / len(found))
-    return segment.residual <= DEVIATIONS * math.sqrt(2 * worst)
+    return segment.residual <= CLEARLY * math.sqrt(2 * worst)
 
 
 def _meaningful(segment: Segment) -> bool:
     """Return True if the bar would have shown an error of a tenth in the largest contribution of an entry."""
     return segment.largest_entry > 0 and segment.bar <= max(
-        MEANINGFUL * segment.largest_contribution, segment.tolerated
+        MEANINGFUL / 2 * segment.largest_contribution, segment.tolerated
     )
 
 
@@ -256,7 +242,7 @@ def _spread(segment: Segment) -> bool:
 
 def _smooth(segment: Segment) -> bool:
     """Return True if the values change by more than they are rough, so that they have a slope to disagree with."""
-    return DEVIATIONS * math.sqrt(segment.values.noise + segment.values.rough) <= segment.values.size
+    return CLEARLY * math.sqrt(segment.values.noise + segment.values.rough) <= segment.values.size
 
 
 def _zero(segments: Sequence[Segment]) -> bool:
@@ -265,7 +251,7 @@ def _zero(segments: Sequence[Segment]) -> bool:
 
 def _resolution(segments: Sequence[Segment]) -> Resolution:
     """Return the error in one entry that would have been clearly outside on two segments."""
-    needed = [(CLEARLY * (each.bar + each.tolerated) + each.residual) / each.shortest for each in segments]
+    needed = [(MARGIN * (each.bar + each.tolerated) + each.residual) / each.shortest for each in segments]
     absolute, entry = sorted(needed)[1], max(segment.largest_entry for segment in segments)
     return Resolution(absolute=absolute, relative=absolute / entry if entry else math.inf)
 
@@ -281,12 +267,12 @@ def _holds_on_fine_steps(question: Question, segment: Segment) -> bool:
     change, noise = ends[-1] - ends[0], deviations(question, ends[2])
     finest = sorted((FELT * noise / abs(change))[abs(change) > 0].tolist())
     t = (
-        max(2 * finest[len(finest) // 8], INPUT_STEPS * subject.numbers.precision / segment.values.width)
+        max(2 * finest[len(finest) // 8], ROUNDINGS * subject.numbers.precision / segment.values.width)
         if finest
         else 1.0
     )
     if not t < 0.25:  # there is no finer step; noise of unknown origin may be structure
-        return float(abs(cotangent) @ noise) > STRANGE * float(abs(cotangent) @ last_places(subject, ends[2]))
+        return float(abs(cotangent) @ noise) > CLEARLY * float(abs(cotangent) @ last_places(subject, ends[2]))
     fine = value_at(subject, cotangent, t * step) - value_at(subject, cotangent, -t * step)
     seen = t * abs(change) >= FELT * noise
     apart = (abs(fine - t * change) > ALIKE * t * abs(change))[seen]
@@ -296,22 +282,6 @@ def _holds_on_fine_steps(question: Question, segment: Segment) -> bool:
     rest: Array = xp.where(still, cotangent, 0.0)
     across = place_of(subject, t * step) - place_of(subject, -t * step)
     claimed = float(claimed_parts(subject, rest, 0 * step, across).sum())
-    bar = DEVIATIONS * math.sqrt(2 * float((rest * noise) @ (rest * noise)))
+    bar = CLEARLY * math.sqrt(2 * float((rest * noise) @ (rest * noise)))
     near, far = abs(float(rest @ fine) - claimed), abs(t * float(rest @ change) - claimed)
     return bool(near <= max(far / 2, bar))
-
-
-def _on_a_grid(xp: Array, values: Array) -> bool:
-    """Return True if the values are counts: multiples of one number, small ones of fewer binary digits than large."""
-    every = abs(values[:: max(1, values.shape[0] // SAMPLE)])
-    if bool((every == xp.round(every)).all()):
-        return True
-    small: Array = every[(every > 0) & (every < every.max() / 4**FEWER)]
-    return int(small.shape[0]) >= ENOUGH and _digits(xp, small) <= _digits(xp, every) - FEWER
-
-
-def _digits(xp: Array, values: Array) -> int:
-    """Return the number of binary digits that these values need."""
-    mantissa = xp.frexp(values)[0]
-    fitting = (n for n in range(53) if not bool((mantissa * 2.0**n != xp.round(mantissa * 2.0**n)).any()))
-    return next(fitting, 53)

@@ -9,6 +9,7 @@ RATIO = 4.0  # between neighbouring steps: Richardson's extrapolation then gains
 BOTTOM = (0, 1)  # exponents of the two steps that every ladder begins with
 FINEST = -9  # exponent of the finest step: 4⁻⁹ of the first one is about 16 units of rounding of the point
 LONGEST = 0.5  # of the point's own scale: beyond it lies another point
+SHORT = RATIO**-3  # times a step: there curvature is 64 times less beside a slope, and a kink is not
 
 
 @functools.cache

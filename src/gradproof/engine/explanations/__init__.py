@@ -17,6 +17,7 @@ from gradproof.engine.explanations.nondifferentiable import Jump, Kink, SignedZe
 from gradproof.engine.explanations.quantisation import QuantisedEntry, QuantisedInputs, QuantisedValues
 from gradproof.engine.explanations.step_size import CoarserSteps, FinerSteps, Oscillation
 from gradproof.engine.results import Obstacle, Reason
+from gradproof.engine.thresholds import ALIKE
 
 EXPLANATIONS: tuple[Explanation, ...] = (
     NoFiniteSlope(),
@@ -38,7 +39,6 @@ EXPLANATIONS: tuple[Explanation, ...] = (
     QuantisedEntry(),
     OneDirectionAlone(),
 )
-LESS = 1 / 8  # of the worst entry's relative error: an entry that is off by more shares its cause
 
 
 def explain(comparison: Comparison) -> Obstacle | None:
@@ -57,7 +57,7 @@ def unexplained(entries: Sequence[Comparison]) -> tuple[list[Comparison], Obstac
     obstacle = None
     for each in entries:
         constant = each.entry is not None and not each.entry.numerical
-        if wrong and each.adds_up is not False and each.share > LESS * wrong[0].share:
+        if wrong and each.adds_up is not False and each.share > ALIKE * wrong[0].share:
             wrong.append(each)
         elif constant and obstacle is not None and obstacle.reason is Reason.QUANTISED:
             continue

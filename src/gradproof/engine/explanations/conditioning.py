@@ -13,13 +13,10 @@ from gradproof.engine.explanations.nondifferentiable import negative_zeros
 from gradproof.engine.probe import Probe
 from gradproof.engine.results import Obstacle, Reason
 from gradproof.engine.subject import Array, Step, Subject
+from gradproof.engine.thresholds import ALIKE, CLEARLY, SLIGHT
 from gradproof.engine.views import whole_of
 
 POINTS = 8  # a few units of rounding away
-OWN_SIZE = 0.1  # of a value: a change beyond it by a rounding leaves nothing of the value
-UNITS = 4.0  # of rounding, so that inputs above the usual size move as well
-RANGES = 4.0  # times the range of eight claims: one more value lies beyond it with a probability below 1e-6
-SLIGHT = 1e-2  # of the claim: a larger error is not of a rule that is right to two digits
 
 
 class Cancellation:
@@ -61,9 +58,9 @@ class IllConditioned:
             return None
         asked, weights = (probe.cotangent, direction) if subject.mode == "reverse" else (direction, probe.cotangent)
         claims = [
-            inner(subject, weights, answer(subject, asked, at)) for at in perturbations(subject, probe.seed, UNITS)
+            inner(subject, weights, answer(subject, asked, at)) for at in perturbations(subject, probe.seed, CLEARLY)
         ]
-        if not error <= RANGES * (max(claims) - min(claims)):
+        if not error <= CLEARLY * (max(claims) - min(claims)):
             return None
         return Obstacle(
             self.reason,
@@ -125,11 +122,11 @@ def _may_cancel(probe: Probe) -> bool:
     centre, finest = probe.ladder.subject.centre, probe.ladder.samples[0]
     if not 0 < abs(probe.claim.slope) >= abs(probe.sums.slope):
         return False
-    moved = abs(finest.plus - centre) > OWN_SIZE * abs(centre)
+    moved = abs(finest.plus - centre) > ALIKE * abs(centre)
     return bool(moved.any()) or not bool(centre.any())
 
 
 def _lost(vector: Array, nearby: Iterable[Array]) -> bool:
     """Return True if one of the vectors nearby differs from this one by its own size."""
-    least = OWN_SIZE * float(abs(vector).max())
+    least = ALIKE * float(abs(vector).max())
     return any(float(abs(other - vector).max()) >= least for other in nearby)

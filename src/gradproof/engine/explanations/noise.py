@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from gradproof.engine.explanations.comparison import Comparison, Kind
-from gradproof.engine.probe import LOW, LOW_MARGIN, Probe
+from gradproof.engine.probe import Probe
 from gradproof.engine.results import Obstacle, Reason
-
-HARDLY = 1e-2  # of the claim: values that first move by less do not move as claimed, however noisy they are
+from gradproof.engine.thresholds import ENOUGH, MARGIN, SLIGHT
 
 
 class Noisy:
@@ -52,8 +51,8 @@ def is_rough(comparison: Comparison) -> bool:
         return True
     if probe.coarse and probe.sums.bar > probe.sums.size > 0 and not _hardly_moves(probe):
         return True
-    unclear = min(each.excess / each.bar for each in comparison.probes) < LOW_MARGIN
-    return unclear and comparison.subject.numbers.precision > LOW
+    unclear = min(each.excess / each.bar for each in comparison.probes) < MARGIN
+    return unclear and comparison.subject.numbers.precision > ENOUGH
 
 
 def _hardly_moves(probe: Probe) -> bool:
@@ -67,4 +66,4 @@ def _hardly_moves(probe: Probe) -> bool:
     for sample in probe.ladder.samples:
         moved = xp.maximum(abs(sample.plus - subject.centre), abs(sample.minus - subject.centre))
         rates = xp.where(rates == 0, moved / sample.t, rates)
-    return float(abs(probe.cotangent) @ rates) < HARDLY * abs(probe.claim.slope)
+    return float(abs(probe.cotangent) @ rates) < SLIGHT * abs(probe.claim.slope)

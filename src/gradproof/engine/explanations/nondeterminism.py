@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from gradproof.engine.explanations.comparison import Comparison, Kind
 from gradproof.engine.results import Obstacle, Reason
-
-FAR = 10.0  # bars: an error beyond is not made by the randomness that the bar already shows
+from gradproof.engine.thresholds import GROSS
 
 
 class Nondeterministic:
@@ -17,7 +16,7 @@ class Nondeterministic:
     def explains(self, comparison: Comparison) -> Obstacle | None:
         """Return an obstacle where values differ from call to call."""
         probe = comparison.probe
-        if probe.repeatable or not (comparison.is_weak if probe.agrees else probe.excess < FAR * probe.bar):
+        if probe.repeatable or not (comparison.is_weak if probe.agrees else probe.excess < GROSS * probe.bar):
             return None
         return Obstacle(
             self.reason,

@@ -8,22 +8,14 @@ from itertools import pairwise
 
 from gradproof.engine.contraction import inner, predicted, restricted
 from gradproof.engine.estimators.ladder import Ladder
-from gradproof.engine.estimators.steps import RATIO
+from gradproof.engine.estimators.steps import SHORT
 from gradproof.engine.explanations.comparison import Comparison, Kind
 from gradproof.engine.localisation.bisection import search
 from gradproof.engine.probe import Probe
 from gradproof.engine.results import Obstacle, Place, Reason
 from gradproof.engine.subject import Array, Subject
+from gradproof.engine.thresholds import ALIKE, CLEARLY, MANY, SLIGHT, STEADY, TRACE
 from gradproof.engine.views import whole_of
-
-STEADY = 0.02  # of a kink's size: curvature changes a one-sided slope by less than this within the finest steps
-SHORT = RATIO**-3  # times a step: there curvature is 64 times less beside a slope, and a kink is not
-TIED = 1e-3  # of an error: one of many inputs that tie differs by so little in the company of the others
-HALVES = 1 / 8  # of an error: where half of the inputs make up as much of it, and none by itself
-ROUNDINGS = 4.0  # times the rounding of contracted values: four of them enter an additivity test
-DIRECTIONS = 12  # along which a tie may show; of three equal inputs two thirds of all directions show it
-FEW_DIRECTIONS = 6  # where nothing hints at a tie
-KEPT = 1e-2  # of an error: a first step, even in single precision, tells a slope to four digits where −0.0 is kept
 
 
 class Kink:
@@ -120,14 +112,14 @@ class Ties:
             return None
         subject, coordinate, noise = comparison.subject, comparison.coordinate, comparison.probe.sums.floor
         if coordinate is None:
-            pairs = pairwise(_directions(comparison, FEW_DIRECTIONS))
+            pairs = pairwise(_directions(comparison))
             parts = ((each, subject.arrays.where(sides > 0, each, 0.0)) for each, sides in pairs)
-            least = HALVES * comparison.probe.excess
+            least = ALIKE * comparison.probe.excess
         else:
-            drawn = _directions(comparison, DIRECTIONS if comparison.adds_up is False else FEW_DIRECTIONS)
+            drawn = _directions(comparison)
             parts = ((each, restricted(subject, each, coordinate, coordinate + 1)) for each in drawn)
-            least = TIED * comparison.error
-        if not _differ_together(subject, parts, comparison.probe.cotangent, least + ROUNDINGS * noise / SHORT):
+            least = TRACE * comparison.error
+        if not _differ_together(subject, parts, comparison.probe.cotangent, least + CLEARLY * noise / SHORT):
             return None
         return Obstacle(
             self.reason,
@@ -162,22 +154,24 @@ def _is_right_at_negative_zeros(comparison: Comparison, negative: Array) -> bool
         inner(subject, probe.cotangent, ahead - behind) / 2,
         probe.predicted(_signed(subject, negative, 0.0, direction)),
     )
-    return abs(slope - claimed) <= KEPT * comparison.error
+    return abs(slope - claimed) <= SLIGHT * comparison.error
 
 
-def _directions(comparison: Comparison, many: int) -> Iterator[Array]:
+def _directions(comparison: Comparison) -> Iterator[Array]:
     subject, step = comparison.subject, comparison.options.first(comparison.subject)
-    return (subject.direction(comparison.probe.seed + k, step) for k in range(many))
+    return (subject.direction(comparison.probe.seed + k, step) for k in range(MANY))
 
 
 def _differ_together(subject: Subject, pairs: Iterable[tuple[Array, Array]], cotangent: Array, least: float) -> bool:
-    """Return True if, for one of the pairs of a direction and a part of it, the part acts otherwise alone."""
+    """Return True if, for one of the pairs of a direction and a part of it, the part acts otherwise alone.
+
+    At a tie it does so by the same slope on steps of every length; noise does on one of them alone.
+    """
     for direction, part in pairs:
-        long = _additivity_error(subject, direction, part, cotangent, 1.0)
-        if long > least:
-            short = _additivity_error(subject, direction, part, cotangent, SHORT)
-            if short > least and long / 2 < short < 2 * long:
-                return True
+        whole = _additivity_error(subject, direction, part, cotangent, 1.0)
+        shorter = (_additivity_error(subject, direction, part, cotangent, t) for t in (SHORT, math.sqrt(SHORT)))
+        if whole > least and all(each > least and abs(each - whole) < whole / CLEARLY for each in shorter):
+            return True
     return False
 
 

@@ -9,22 +9,18 @@ from __future__ import annotations
 import math
 
 from gradproof.engine.contraction import contract, inner, predicted
-from gradproof.engine.estimators.differences import TALLEST, precision_shown
-from gradproof.engine.estimators.ladder import SAMPLE, WIDE, Ladder
-from gradproof.engine.estimators.steps import BOTTOM, LONGEST, RATIO, first_step
+from gradproof.engine.estimators.differences import precision_shown
+from gradproof.engine.estimators.ladder import Ladder
+from gradproof.engine.estimators.steps import BOTTOM, LONGEST, RATIO, SHORT, first_step
 from gradproof.engine.explanations.comparison import Comparison, Kind
 from gradproof.engine.explanations.noise import is_rough
 from gradproof.engine.localisation.partial_slopes import best_exponent
 from gradproof.engine.results import Obstacle, Reason
 from gradproof.engine.subject import Array, Subject
+from gradproof.engine.thresholds import CLEARLY, COARSEST, FELT, SAMPLE
 
-ALIKE = 2.0  # a jump within this factor of the claimed change is of the claim's kind
-QUANTA = tuple(TALLEST / RATIO**k for k in range(6))  # of a value: the quanta that half precisions leave
-FELT = 64.0  # units of rounding by which smooth values would move
-SHORT = RATIO**-3  # of the first step: on shorter ones differences between like numbers vanish
+QUANTA = tuple(COARSEST / RATIO**k for k in range(6))  # of a value: the quanta that half precisions leave
 LENGTHS = tuple(2.0 ** (k * 0.6180339887 % 1) for k in range(7))  # step lengths, no two in a ratio of small numbers
-NEAR = 3.0  # times the range of the slopes on these lengths, within which a claim is one of them
-COARSEST_CAST = 2.0**-4  # of the slope: no half precision, with its eight digits, rounds by more
 ZERO_GRADIENT = (
     "The values are constant on small steps and rise evenly on large ones, as after a cast to a lower precision: a "
     "gradient of zero is that of the quantised function, and not of the function that it approximates."
@@ -78,7 +74,7 @@ class QuantisedInputs:
 
     def explains(self, comparison: Comparison) -> Obstacle | None:
         """Return an obstacle if slopes on steps of several lengths differ, and lie about the claim."""
-        if comparison.share > COARSEST_CAST or not self._varies(comparison):
+        if comparison.share > COARSEST or not self._varies(comparison):
             return None
         return Obstacle(
             self.reason,
@@ -105,7 +101,7 @@ class QuantisedInputs:
                 return False
         width, claimed = max(slopes) - min(slopes), probe.predicted(piece)
         off = max(min(slopes) - claimed, claimed - max(slopes))
-        return max(lows) > min(highs) and off * max(map(abs, slopes)) <= NEAR * width * size
+        return max(lows) > min(highs) and off * max(map(abs, slopes)) <= CLEARLY * width * size
 
 
 def cast_of(subject: Subject) -> float:
@@ -119,10 +115,10 @@ def has_zero_gradient_of_a_cast(subject: Subject, direction: Array) -> bool:
     """Return True if values that are cast, and constant along a direction, rise evenly on far longer steps."""
     if not cast_of(subject):
         return False
-    long = WIDE / first_step(subject.numbers.precision)
+    long = COARSEST / first_step(subject.numbers.precision)
     ahead = subject.evaluate(direction, long) - subject.centre
     behind = subject.centre - subject.evaluate(direction, -long)
-    rises = (ahead * behind > 0) & (abs(ahead) <= ALIKE * abs(behind)) & (abs(behind) <= ALIKE * abs(ahead))
+    rises = (ahead * behind > 0) & (abs(ahead) <= RATIO * abs(behind)) & (abs(behind) <= RATIO * abs(ahead))
     return bool(rises.any())
 
 
@@ -141,7 +137,7 @@ def _on_longer_plateaus(comparison: Comparison) -> bool:
             height = xp.where(quantised & (change > 0) & (change < height), change, height)
             constant = constant & (change == 0)
     quantum = 2 * float(xp.where(quantised, height / centre, math.inf).min())  # twice: mantissas from 1 to 2
-    if not quantum <= TALLEST:
+    if not quantum <= COARSEST:
         return False
     resting = xp.where(constant, probe.cotangent, 0.0)
     claimed = predicted(ladder.subject, ladder.direction, resting)
@@ -172,7 +168,7 @@ def _jumps_as_claimed(comparison: Comparison) -> bool:
         return False
     for t in (quantum * value / abs(claim) for quantum in QUANTA):
         up, down = (float(subject.evaluate(piece, way * t)[worst] - centre[worst]) * way for way in (1.0, -1.0))
-        if up * claim > 0 < down * claim and 1 / ALIKE <= (up + down) / (2 * t * claim) <= ALIKE:
+        if up * claim > 0 < down * claim and 1 / RATIO <= (up + down) / (2 * t * claim) <= RATIO:
             return True
     return False
 
@@ -190,7 +186,7 @@ def _change_as_claimed(comparison: Comparison) -> bool:
     for t in (quantum * scale for scale in scales for quantum in QUANTA):
         changes = (subject.evaluate(piece, t) - subject.centre, subject.centre - subject.evaluate(piece, -t))
         up, down = (inner(subject, probe.cotangent, change) / (t * claim) for change in changes)
-        if up and down and 1 / ALIKE <= (up + down) / 2 <= ALIKE:
+        if up and down and 1 / RATIO <= (up + down) / 2 <= RATIO:
             return True
     return False
 

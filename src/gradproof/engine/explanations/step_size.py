@@ -9,14 +9,9 @@ from gradproof.engine.contraction import CAUTION, Contraction, contract, inner
 from gradproof.engine.estimators.differences import ROUNDING
 from gradproof.engine.estimators.steps import RATIO, first_step
 from gradproof.engine.explanations.comparison import Comparison, Kind
-from gradproof.engine.probe import MEANINGFUL, Probe
+from gradproof.engine.probe import Probe
 from gradproof.engine.results import Obstacle, Reason
-
-ROUGH = 1e-6  # of the values, and of their change on the coarsest step: more is neither rounding nor smooth
-GENTLER = 4  # steps below the one on which the claimed slope would fill the roughness
-UNITS = 64.0  # of rounding of the point, below which the length of a step is known to less than two digits
-CLEAR = 64.0  # times the rounding of values that an error has to make up on a step
-NEARER = 8.0  # times nearer to the claim than that is to the slope on usual steps
+from gradproof.engine.thresholds import CLEARLY, FELT, FEW, MEANINGFUL, NEGLIGIBLE
 
 
 class CoarserSteps:
@@ -67,12 +62,12 @@ class FinerSteps:
             return True
         rough, steep = finest.bar * ladder.samples[0].t, max(abs(probe.claim.slope), probe.claim.largest_contribution)
         spread = float(abs(probe.cotangent) @ ladder.coarse_slopes()) * ladder.samples[-1].t
-        if finest.bar <= MEANINGFUL * finest.size or rough <= ROUGH * (finest.floor / (ROUNDING * unit) + spread):
+        if finest.bar <= MEANINGFUL * finest.size or rough <= NEGLIGIBLE * (finest.floor / (ROUNDING * unit) + spread):
             return False  # it is smooth, or no rougher than rounding may make it
         if not (steep and 0 < rough / steep < math.inf):
             return False
-        gentle = math.floor(math.log(rough / steep, RATIO)) - GENTLER
-        possible = math.ceil(math.log(UNITS * unit / first_step(unit), RATIO))
+        gentle = math.floor(math.log(rough / steep, RATIO)) - FEW
+        possible = math.ceil(math.log(FELT * unit / first_step(unit), RATIO))
         lowest = max(gentle, possible)
         if lowest >= ladder.lowest:
             return False
@@ -93,7 +88,7 @@ class Oscillation:
         probe, subject, piece = comparison.probe, comparison.subject, comparison.direction
         gap = comparison.error * probe.least_weight
         unit = subject.numbers.precision
-        least = max(UNITS * unit / first_step(unit), CLEAR * probe.sums.floor / gap if gap else math.inf)
+        least = max(FELT * unit / first_step(unit), FELT * probe.sums.floor / gap if gap else math.inf)
         if not least < (probe.ladder.samples[0].t if probe.ladder.samples else 1.0):
             return None
         claimed, shortest = probe.predicted(piece), RATIO ** math.ceil(math.log(least, RATIO))
@@ -106,9 +101,9 @@ class Oscillation:
 
         steps = (shortest * RATIO**k for k in range(math.ceil(-math.log(shortest, RATIO))))
         near = list(islice((each for each in map(distance, steps) if each == each), 2))
-        if len(near) < 2 or not max(near) <= gap / NEARER:
+        if len(near) < 2 or not max(near) <= gap / CLEARLY:
             return None
-        if not distance(1.0) > NEARER * max(near):  # errors of several outputs may cancel
+        if not distance(1.0) > CLEARLY * max(near):  # errors of several outputs may cancel
             return None
         return Obstacle(
             self.reason,

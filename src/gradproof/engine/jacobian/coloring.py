@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 
 from gradproof.engine.subject import Array
-
-LIKE = 4  # powers of two, within which steps are of about the same size
-WORTH_IT = 4  # columns to a group, on average, below which grouping is not worth its while
+from gradproof.engine.thresholds import FEW
 
 
 def coloring(xp: Array, jacobian: Array, steps: Array) -> list[list[int]] | None:
@@ -22,7 +20,7 @@ def coloring(xp: Array, jacobian: Array, steps: Array) -> list[list[int]] | None
     True
     """
     columns = int(jacobian.shape[1])
-    most = columns // WORTH_IT
+    most = columns // FEW
     if not most or bool((jacobian[0] != 0).sum() > most):
         return None
     pattern = jacobian != 0
@@ -33,7 +31,7 @@ def coloring(xp: Array, jacobian: Array, steps: Array) -> list[list[int]] | None
         rows_of[column].append(row)
     powers = [math.frexp(step)[1] if step else None for step in steps.tolist()]
     longest = max((power for power in powers if power is not None), default=0)
-    sizes = [None if power is None else (longest - power) // LIKE for power in powers]
+    sizes = [None if power is None else (longest - power) // FEW for power in powers]
     groups: list[list[int]] = []
     taken: list[tuple[int | None, set[int]]] = []
     for column, rows in enumerate(rows_of):

@@ -9,9 +9,8 @@ from gradproof.engine.estimators.differences import Sample
 from gradproof.engine.estimators.ladder import Ladder
 from gradproof.engine.results import Place
 from gradproof.engine.subject import Array, Frame, Scale, Step, Subject
+from gradproof.engine.thresholds import LARGE
 from gradproof.engine.views import View
-
-AT_ONCE = 1 << 19  # numbers in one batch of calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +149,7 @@ class _Steps:
 
 def batches(low: int, high: int, width: int) -> Iterator[tuple[int, int]]:
     """A range, cut into pieces of which each fits into one batch of calls of this width."""
-    many = max(1, AT_ONCE // width)
+    many = max(1, 4 * LARGE // width)
     return ((start, min(start + many, high)) for start in range(low, high, many))
 
 

@@ -11,33 +11,28 @@ import math
 from dataclasses import dataclass
 
 from gradproof.engine.contraction import CLAIM_ROUNDING
-from gradproof.engine.estimators.differences import TALLEST, precision_shown
+from gradproof.engine.estimators.differences import precision_shown
 from gradproof.engine.estimators.directional import Measured
-from gradproof.engine.estimators.ladder import SAMPLE
 from gradproof.engine.estimators.steps import FINEST, RATIO
 from gradproof.engine.explanations import unexplained
 from gradproof.engine.explanations.comparison import Comparison
-from gradproof.engine.explanations.conditioning import OWN_SIZE, is_cancelled
+from gradproof.engine.explanations.conditioning import is_cancelled
 from gradproof.engine.explanations.nondifferentiable import kink_at
-from gradproof.engine.explanations.quantisation import COARSEST_CAST, LENGTHS
+from gradproof.engine.explanations.quantisation import LENGTHS
 from gradproof.engine.findings import entry_findings
 from gradproof.engine.jacobian.columns import batches
 from gradproof.engine.jacobian.entries import Entries
-from gradproof.engine.jacobian.screen import FIRST, LITTLE, SAME, Discrepancy
+from gradproof.engine.jacobian.screen import FIRST, Discrepancy
 from gradproof.engine.localisation.locate import SHOWN
 from gradproof.engine.localisation.suspect import OUTPUTS_SHOWN
-from gradproof.engine.probing import MATERIAL, repeats
+from gradproof.engine.probing import repeats
 from gradproof.engine.results import Entry, Reading, Resolution, TaylorPoint
 from gradproof.engine.subject import Array
+from gradproof.engine.thresholds import ALIKE, CLEARLY, COARSEST, FEW, GROSS, SAMPLE, SLIGHT, STEADY, TRACE
 from gradproof.engine.verdict import Judgement
 from gradproof.engine.views import whole_of
 
-AGAIN = LENGTHS[1]  # times the first step: where every column is seen a second time
 LONG = tuple(length * RATIO**k for length, k in zip(LENGTHS[2:4], (5, 8), strict=True))
-ROOM = 3  # samples below the first that noise has to leave for short steps
-SPARE = 10.0  # times the noise on the shortest step: so large an error is there at the least
-STEADY = 0.02  # of a kink: by less than this its two sides may differ from step to step
-OUTSIDE = 3.0  # bars, beyond which a second look is worth its while
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +85,13 @@ class Confirmation:
         self.offs, self.columns = list(offs.values()), list(offs)
         self.claimed = self.jacobian[:, self.columns].T
         self.steps = abs(self.direction[self.columns])
-        (self.again,) = self._seen(list(range(len(self.columns))), [[AGAIN] * len(self.columns)])
+        (self.again,) = self._seen(list(range(len(self.columns))), [[LENGTHS[1]] * len(self.columns)])
         first = 1.0 * self.claimed
         for number, off in enumerate(self.offs):
             first[number, off.rows] = off.slopes / self.direction[self.columns[number]]
         drops = first - self.again.slopes
-        self.slopes = first + drops / (AGAIN**2 - 1)
-        self.bars = abs(drops) + AGAIN * self.again.noise
+        self.slopes = first + drops / (LENGTHS[1] ** 2 - 1)
+        self.bars = abs(drops) + LENGTHS[1] * self.again.noise
         self.bars = self.bars + CLAIM_ROUNDING * self.subject.numbers.precision * abs(self.slopes)
         self.gaps = abs(self.claimed - self.slopes)
         self._finite = self.xp.isfinite(self.subject.centre[self.block.rows])
@@ -108,9 +103,9 @@ class Confirmation:
     def _wrong(self) -> Confirmed | None:
         """The worst columns, and of every argument the worst, as far as they are plainly wrong."""
         tolerated = self.options.atol + self.options.rtol * abs(self.slopes)
-        smooth = abs(self.again.halves) <= SAME * self.xp.maximum(abs(self.slopes), self.gaps) + self.again.noise
-        clear = self._finite & (self.gaps > COARSEST_CAST * self.xp.maximum(abs(self.claimed), abs(self.slopes)))
-        off = clear & smooth & (self.gaps > OUTSIDE * self.bars + tolerated)
+        smooth = abs(self.again.halves) <= ALIKE * self.xp.maximum(abs(self.slopes), self.gaps) + self.again.noise
+        clear = self._finite & (self.gaps > COARSEST * self.xp.maximum(abs(self.claimed), abs(self.slopes)))
+        off = clear & smooth & (self.gaps > CLEARLY * self.bars + tolerated)
         sizes = (self.xp.amax(self.xp.where(off, self.gaps, 0.0), 1) * self.steps).tolist()
         ranked = sorted((number for number, size in enumerate(sizes) if size), key=lambda number: -sizes[number])
         worst = {self._argument(number): number for number in reversed(ranked)}.values()
@@ -126,7 +121,7 @@ class Confirmation:
         judgement = Judgement(
             findings=tuple(entry_findings(self.subject, kept, more=len(self.doubts) > len(kept))),
             readings=tuple(map(self._reading, proofs[:1])),
-            resolution=self._resolution(OUTSIDE * float(self.xp.amax(self.bars[[proof.number for proof in proofs]]))),
+            resolution=self._resolution(CLEARLY * float(self.xp.amax(self.bars[[proof.number for proof in proofs]]))),
             measured=self._measured(),
         )
         return Confirmed(judgement, tuple(self.columns[proof.number] for proof in proofs))
@@ -137,7 +132,7 @@ class Confirmation:
 
     def _proofs(self, numbers: list[int], tolerated: Array) -> list[_Proof]:
         """Of columns, those of which an output has one slope on all steps, and another one claimed."""
-        depths = {number: depth for number in numbers if (depth := self._depth(number)) >= ROOM}
+        depths = {number: depth for number in numbers if (depth := self._depth(number)) >= FEW}
         if not depths:
             return []
         numbers, xp = list(depths), self.xp
@@ -145,16 +140,16 @@ class Confirmation:
         near, nearest, *far = self._seen(numbers, [*lengths, *([length] * len(numbers) for length in LONG)])
         again = self.again.some(numbers)
         claimed, slopes, gaps = self.claimed[numbers], near.slopes, abs(self.claimed[numbers] - near.slopes)
-        size, close = xp.maximum(abs(claimed), abs(slopes)), SAME * xp.minimum(abs(slopes), gaps)
+        size, close = xp.maximum(abs(claimed), abs(slopes)), ALIKE * xp.minimum(abs(slopes), gaps)
         wrong = (
             self._finite
-            & (gaps > COARSEST_CAST * size)
-            & (gaps > LITTLE * xp.amax(size, 1)[:, None])
+            & (gaps > COARSEST * size)
+            & (gaps > TRACE * xp.amax(size, 1)[:, None])
             & (gaps > 2 * tolerated[numbers])
         )
         for seen in (again, near, nearest):
             wrong &= (abs(seen.slopes - slopes) <= close + seen.noise) & (abs(seen.halves) <= close + seen.noise)
-            wrong &= SPARE * seen.noise <= gaps
+            wrong &= GROSS * seen.noise <= gaps
         still = abs(near.slopes) <= near.noise
         for seen in far:
             wrong &= ~(abs(seen.slopes - claimed) < gaps / 2)  # also where the function is not defined so far away
@@ -178,7 +173,7 @@ class Confirmation:
     def _leaps(self, number: int, rows: Array) -> bool:
         """Whether outputs that stand still, as on a tread, do not when they would be taken off a half precision's."""
         claimed, values = abs(self.claimed[number][rows]), abs(self.subject.centre[self.block.rows][rows])
-        long = TALLEST * float((values / claimed).max()) / float(self.steps[number])
+        long = COARSEST * float((values / claimed).max()) / float(self.steps[number])
         if not 0 < long < math.inf:
             return False
         leaps = self._seen([number], [[long], [long / RATIO]])
@@ -207,11 +202,11 @@ class Confirmation:
         number, rows = proof.number, proof.rows
         centre, moved = self.subject.centre[self.block.rows], abs(self.again.slopes[number] * self.again.steps[number])
         less = abs(self.claimed[number][rows]) >= abs(self.slopes[number][rows])
-        return bool(less.any()) and (bool((moved > OWN_SIZE * abs(centre)).any()) or not bool(centre.any()))
+        return bool(less.any()) and (bool((moved > ALIKE * abs(centre)).any()) or not bool(centre.any()))
 
     def _kinked(self) -> Confirmed | None:
         """The columns of which all that is off is a kink, with what is claimed between its sides."""
-        least = MATERIAL * self.block.largest
+        least = SLIGHT * self.block.largest
         again = abs(self.again.halves)
         likely = [
             number
@@ -220,10 +215,10 @@ class Confirmation:
         ]
         if not likely:
             return None
-        lengths = [RATIO ** (-part * ROOM) for part in (0.5, 1.0)]
+        lengths = [RATIO ** (-part * FEW) for part in (0.5, 1.0)]
         near, nearest = self._seen(likely, [[length] * len(likely) for length in lengths])
         half = abs(near.halves)
-        kinks = (SPARE * nearest.noise <= STEADY * half) & (
+        kinks = (GROSS * nearest.noise <= STEADY * half) & (
             abs(self.claimed[likely] - near.slopes) <= (1 + STEADY) * half
         )
         for seen in (self.again.some(likely), nearest):
@@ -309,7 +304,7 @@ class Confirmation:
     def _depth(self, number: int) -> float:
         """How many samples down the error of a column still stands out from the noise."""
         off = self.offs[number]
-        noise = SPARE * float(self.block.noise[off.rows].max())
+        noise = GROSS * float(self.block.noise[off.rows].max())
         room = off.error * float(self.steps[number]) / noise if noise else math.inf
         return min(math.log(room, RATIO) if 0 < room < math.inf else 0.0, -FINEST)
 

@@ -25,20 +25,17 @@ from gradproof.engine.jacobian.confirm import Confirmation, Confirmed
 from gradproof.engine.jacobian.entries import Entries
 from gradproof.engine.jacobian.screen import CLOSE, CLOSER, FIRST, Discrepancy, Look, RowBlock
 from gradproof.engine.judging import Evidence
-from gradproof.engine.localisation.locate import ARGUMENTS, Located
+from gradproof.engine.localisation.locate import SHOWN, Located
 from gradproof.engine.options import Probing
-from gradproof.engine.probe import LOW
 from gradproof.engine.results import Entry, Resolution, Verdict
 from gradproof.engine.second_opinion import seconded
 from gradproof.engine.subject import Array, DerivativeError, Subject
+from gradproof.engine.thresholds import ENOUGH, FEW, HANDFUL, MARGIN, WORK
 from gradproof.engine.verdict import EMPTY, Judgement, together
 from gradproof.engine.views import subset
 
-HELD = 1 << 25  # entries of the claimed Jacobian at a time
 WORST = 12  # columns judged with all care first: more than are shown, and if they are wrong, it is enough
-SEVERAL = 4  # columns, from which on it is worth knowing which of them noise hides
-CAREFULLY = 64  # columns judged together with all care
-BEYOND = 1.25  # times what a column was off by
+
 Progress = Callable[[int, int], None]
 
 
@@ -97,7 +94,7 @@ class _Coverage:
         A claim that is not finite says nothing beside outputs that are undefined: nothing comes back from these, and
         nothing times NaN is NaN.
         """
-        block = max(1, HELD // self.columns)
+        block = max(1, WORK // self.columns)
         largest = 0.0
         for first in range(0, self.rows, block):
             claimed = self._claimed(first, min(first + block, self.rows))
@@ -119,7 +116,7 @@ class _Coverage:
         """
         many, named, more_may_be = WORST, set[str | None](), True
         while suspects:
-            few, suspects, many = suspects[:many], suspects[many:], CAREFULLY
+            few, suspects, many = suspects[:many], suspects[many:], HANDFUL
             seen = self._confirmed(look, claimed, few) if more_may_be else None
             more_may_be = seen is not None
             judgements = [seen.judgement] if seen else []
@@ -131,13 +128,13 @@ class _Coverage:
             if wrong:
                 named |= wrong
                 unnamed = [column for column in few + suspects if self._argument(column) not in named]
-                if len(unnamed) == len(few) + len(suspects) or len(named) > ARGUMENTS:
+                if len(unnamed) == len(few) + len(suspects) or len(named) > SHOWN:
                     return
                 suspects, many = unnamed, WORST
 
     def _confirmed(self, look: _Screened, claimed: Array, few: list[int]) -> Confirmed | None:
         """What a few steps more confirm of some suspects; nothing where numbers are coarse, or claims not finite."""
-        coarse = self.options.step is not None or self.subject.numbers.precision > LOW
+        coarse = self.options.step is not None or self.subject.numbers.precision > ENOUGH
         if coarse or not all(map(look.doubts.get, few)):
             return None
         offs = {column: look.doubts[column] for column in few}
@@ -205,7 +202,7 @@ class _Coverage:
         hidden: list[int] = []
         if (groups := coloring(xp, claimed, self.direction)) is not None:
             doubts = self._in_groups(claimed, groups, block)
-        elif self.columns > SEVERAL and (hidden := block.hidden(claimed, self.direction)):
+        elif self.columns > FEW and (hidden := block.hidden(claimed, self.direction)):
             doubts = self._alone(claimed, sorted(set(range(self.columns)) - set(hidden)), block)
         else:
             doubts = self._alone(claimed, range(self.columns), block)
@@ -234,7 +231,7 @@ class _Coverage:
                 else:
                     together |= dict.fromkeys(self._involved(claimed, group, off, block), off._replace(alone=False))
             self.progress(count + stop, 2 * count)
-        if 0 < len(together) <= CAREFULLY:
+        if 0 < len(together) <= HANDFUL:
             together = self._alone(claimed, list(together), block)
         return alone | together
 
@@ -248,11 +245,11 @@ class _Coverage:
         An error larger than what they were off by would have been left to all care. One just as large may look right.
         """
         slightly = [column for column, off in doubts.items() if off.slight]
-        if not 0 < len(slightly) <= CAREFULLY or self.options.step is not None:
+        if not 0 < len(slightly) <= HANDFUL or self.options.step is not None:
             return doubts
         wrong = {column for t in CLOSER for column in self._seen(claimed, slightly, block, self._direction(t), CLOSE)}
         right = [doubts[column] for column in slightly if column not in wrong]
-        block.coarsest = max([block.coarsest, *(BEYOND * off.error for off in right)])
+        block.coarsest = max([block.coarsest, *(MARGIN * off.error for off in right)])
         return {column: off for column, off in doubts.items() if not off.slight or column in wrong}
 
     def _seen(

@@ -8,15 +8,13 @@ from typing import cast
 from gradproof.engine.contraction import Claim, Contraction
 from gradproof.engine.estimators.ladder import Ladder
 from gradproof.engine.explanations.comparison import Comparison, Kind
-from gradproof.engine.jacobian.screen import NOISY, Discrepancy, RowBlock
+from gradproof.engine.jacobian.screen import Discrepancy, RowBlock
 from gradproof.engine.options import Probing
 from gradproof.engine.probe import Probe
 from gradproof.engine.results import Entry
 from gradproof.engine.subject import Array, Subject
+from gradproof.engine.thresholds import OUTLIER, ROUNDINGS, SAMPLE
 from gradproof.engine.views import HeldInputs
-
-SEARCHED = 1 << 10  # rows that are looked through for an output that screening did not find off
-JUMP = 100.0  # times the largest claimed change: no kink makes as much of a first step
 
 
 @dataclass(slots=True)
@@ -45,7 +43,7 @@ class Entries:
         unit, claimed = self.block.unit(row), self.claimed[row]
         missing, slope = (entry.numerical - entry.claimed) * step, float(claimed[column]) * step
         noise = float(self.block.noise[row])
-        rounding = noise / NOISY
+        rounding = noise / ROUNDINGS
         probe = Probe(
             seed=self.seed,
             ladder=ladder,
@@ -66,7 +64,7 @@ class Entries:
     def _row(self, off: Discrepancy | None, entry: Entry) -> int:
         """The row of the entry's output, or the worst one where the entry is of no single output."""
         outputs, first = self.block.subject.outputs, self.block.rows.start
-        rows = [*(off.rows.tolist() if off else ()), *range(min(int(self.block.noise.shape[0]), SEARCHED))]
+        rows = [*(off.rows.tolist() if off else ()), *range(min(int(self.block.noise.shape[0]), SAMPLE))]
         worst = self.block.worst(off)[0] if off else 0
         return next((row for row in rows if outputs.locate(first + row) == entry.output), worst)
 
@@ -80,7 +78,7 @@ class Entries:
 
     def _steady(self) -> Subject:
         """The subject, with columns that jump, and so change what others do, held where they are."""
-        most = JUMP * self.block.largest
+        most = OUTLIER * self.block.largest
         jumping = [
             column for column, off in self.doubts.items() if off.alone and not bool((abs(off.bends) <= most).all())
         ]

@@ -8,17 +8,12 @@ from typing import NamedTuple
 
 from gradproof.engine.contraction import CLAIM_ACCURACY
 from gradproof.engine.estimators.differences import ROUNDING
-from gradproof.engine.estimators.steps import RATIO, first_step
-from gradproof.engine.explanations.nondifferentiable import SHORT
+from gradproof.engine.estimators.steps import RATIO, SHORT, first_step
 from gradproof.engine.options import Probing
 from gradproof.engine.subject import Array, Subject
+from gradproof.engine.thresholds import ALIKE, CLEARLY, COARSEST, ROUNDINGS, TRACE
 
-NOISY = 8.0  # times the rounding of values, granted at first look
-BLIND = 0.05  # of the largest slope in a column: noise above it hides the column, which is then judged with care
-LITTLE = 1e-3  # of the largest slope in a column: what is off by more is judged with care
 CLOSER = (RATIO**-4, RATIO**-5)  # times the first step, for columns that are off by little
-SAME = 1 / 8  # of a slope, and of an error in it: what differs by less may be the same
-DISTINCT = 4.0  # times what far finer steps can tell: an error below it is not left to them
 
 
 class Look(NamedTuple):
@@ -63,8 +58,10 @@ class RowBlock:
         usual = math.sqrt(float(values @ values) / rows)
         self.noise = abs(values)
         self.noise += usual + subject.numbers.tiny / (ROUNDING * subject.numbers.precision)
-        self.noise *= NOISY * ROUNDING * subject.numbers.precision
-        self.murky = 2 * NOISY * ROUNDING * subject.numbers.precision > BLIND * first_step(subject.numbers.precision)
+        self.noise *= ROUNDINGS * ROUNDING * subject.numbers.precision
+        self.murky = 2 * ROUNDINGS * ROUNDING * subject.numbers.precision > COARSEST * first_step(
+            subject.numbers.precision
+        )
         self.coarsest = self.largest = 0.0
 
     def hidden(self, claimed: Array, direction: Array) -> list[int]:
@@ -72,11 +69,11 @@ class RowBlock:
         xp = self.subject.arrays
         peaks = xp.maximum(xp.amax(claimed, 0), -xp.amin(claimed, 0)) * abs(direction)
         self.largest = max(self.largest, float(peaks.max()))
-        doubtful = BLIND * peaks < float(self.noise.max())
+        doubtful = COARSEST * peaks < float(self.noise.max())
         if not self.murky:
             doubtful &= peaks > 0
         columns = xp.where(doubtful)[0]
-        buried = self.noise[:, None] > BLIND * peaks[columns]
+        buried = self.noise[:, None] > COARSEST * peaks[columns]
         if not self.murky:
             buried &= claimed[:, columns] != 0
         return [int(column) for column in columns[buried.any(0)]]
@@ -97,7 +94,7 @@ class RowBlock:
     def same_in_group(self, off: Discrepancy, group: Discrepancy) -> bool:
         """Return True if the worst output of a column is as far off in its group as it is by itself."""
         row, worst = self.worst(off)
-        slack, here = SAME * abs(worst) + 2 * float(self.noise[row]), group.rows == row
+        slack, here = ALIKE * abs(worst) + 2 * float(self.noise[row]), group.rows == row
         bends = float(group.bends[here].sum()) - float(off.bends[off.rows == row].sum())
         return abs(float(group.missing[here].sum()) - worst) <= slack and abs(bends) <= slack
 
@@ -127,7 +124,7 @@ class RowBlock:
         expected, fits = claimed @ direction + missing, missing != missing
         for t in (1.0, SHORT):
             changes, bends = (each[0] / t for each in self.slopes(t * direction[None]))
-            slack = SAME * abs(missing) + 2 * self.noise / t
+            slack = ALIKE * abs(missing) + 2 * self.noise / t
             fits |= (abs(changes - expected) <= slack) & (abs(bends - bent) <= slack + bending)
         return fits
 
@@ -141,7 +138,7 @@ class RowBlock:
         size = abs(predicted)
         peak = xp.amax(size, 1)[:, None]
         self.largest = max(self.largest, float(peak.max()))
-        hidden = self.noise > BLIND * peak
+        hidden = self.noise > COARSEST * peak
         if not self.murky:  # then what is claimed to be zero would show if it were not
             hidden &= size > 0
         size *= CLAIM_ACCURACY
@@ -157,8 +154,8 @@ class RowBlock:
         self.coarsest = max(self.coarsest, float(seen.max()))
         if bool(fine.all()):
             return []
-        told_closer = DISTINCT * (CLOSE.error * peak + self.noise / CLOSER[-1])
-        little = (error >= told_closer) & (error <= LITTLE * peak)
+        told_closer = CLEARLY * (CLOSE.error * peak + self.noise / CLOSER[-1])
+        little = (error >= told_closer) & (error <= TRACE * peak)
         slight = (visible & ((error <= allowed) | little)).all(1).tolist()
         excess = xp.nan_to_num(xp.amax(error / allowed, 1), nan=math.inf, posinf=math.inf).tolist()
         worst = xp.amax(error / steps, 1).tolist()

@@ -1,4 +1,4 @@
-"""Bisection over coordinates: which of them carry a residual that is known for any range of them."""
+"""Bisection: find the coordinates that carry a residual which can be computed for any range of them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def search(
 
 
 def middle_of(low: int, high: int, edges: list[int]) -> int:
-    """Where to split a range: at the edge between two tensors that is nearest its middle, or there."""
+    """Return where to split a range: at the edge between two tensors nearest to its middle, or in the middle."""
     half = (low + high) // 2
     inside = [edge for edge in edges if low < edge < high]
     return min(inside, key=lambda edge: abs(edge - half)) if inside else half

@@ -1,7 +1,7 @@
-"""Which entries of a gradient are wrong: bisection over coordinates.
+"""The wrong entries of a gradient, by bisection over coordinates.
 
-The claimed gradient is known for every coordinate, so asking about a range of them costs an evaluation or two and no
-pullback (in forward mode a pushforward). The range whose disagreement is largest is split first; a lone wrong entry
+The claimed gradient is known for every coordinate, so that the residual of a range of them costs an evaluation or two
+and no pullback (in forward mode a pushforward). The range with the largest residual is split first; a lone wrong entry
 among n takes log₂ n splits.
 """
 
@@ -12,31 +12,34 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from gradproof.engine.estimators.directional import LARGE
 from gradproof.engine.localisation.bisection import Search, search
-from gradproof.engine.localisation.narrowing import ADDITIVE, Narrowed, narrow
+from gradproof.engine.localisation.narrowing import Narrowed, narrow
 from gradproof.engine.localisation.partial_slopes import PartialSlopes, Piece, best_exponent
-from gradproof.engine.localisation.suspect import CHEAP, Suspect
+from gradproof.engine.localisation.suspect import Suspect
 from gradproof.engine.options import Probing
 from gradproof.engine.probe import Probe
 from gradproof.engine.results import Entry
+from gradproof.engine.thresholds import LARGE, SAMPLE, STEADY
 
 SHOWN = 10  # entries at most, and one of every further argument
-ARGUMENTS = 10  # further ones at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Located:
-    """The wrong entries, worst first, each with its coordinate; if there are more; or if all are tolerated."""
+    """The wrong entries, worst first, each with its coordinate.
+
+    `more` says whether there are others, `tolerated` whether the user tolerates all of them, and `adds_up` whether
+    slopes along parts of the direction add up to the slope along it, if that is known.
+    """
 
     entries: tuple[tuple[int, Entry], ...]
     more: bool
     tolerated: bool
-    adds_up: bool | None = None  # whether slopes along parts of the direction make up that along it, if known
+    adds_up: bool | None = None
 
 
 def localise(probe: Probe, options: Probing, *, most: int = SHOWN) -> Located:
-    """The wrong entries behind a probe's disagreement, or the worst of them; each may be tolerated by itself."""
+    """Find the wrong entries behind a probe's disagreement, or the worst of them."""
     large = probe.ladder.subject.inputs.size > LARGE
     found = narrow(probe, options) if large else _bisected(probe, most)
     wrong = [suspect for suspect in found.suspects if not suspect.tolerated(options)]
@@ -53,7 +56,7 @@ def localise(probe: Probe, options: Probing, *, most: int = SHOWN) -> Located:
 
 
 def _bisected(probe: Probe, most: int) -> Narrowed:
-    """The coordinates that are wrong, the worst first, each followed to its outputs where that is cheap."""
+    """Find the wrong coordinates, the worst first, and the outputs that each affects if they are few."""
     for two_sided in (False, True):
         outcome, one_sided = _found(probe, most, two_sided)
         off = _wrong(probe, outcome.found)
@@ -61,13 +64,13 @@ def _bisected(probe: Probe, most: int) -> Narrowed:
         adds_up = None if more else _adds_up(probe, off)
         if not one_sided or adds_up or (more and off):
             break
-    for column in off if probe.ladder.subject.outputs.size <= CHEAP else off[:1]:
+    for column in off if probe.ladder.subject.outputs.size <= SAMPLE else off[:1]:
         column.follow()
     return Narrowed(off, more, adds_up)
 
 
 def _wrong(probe: Probe, coordinates: list[int]) -> list[Suspect]:
-    """Those of some coordinates that are wrong by themselves, the worst first; one that stands still is not asked."""
+    """Return those of some coordinates that move and are wrong by themselves, the worst first."""
     direction, exponent = probe.ladder.direction, best_exponent(probe)
     moving = [coordinate for coordinate in coordinates if bool((direction[coordinate] != 0).any())]
     columns = [Suspect(probe, coordinate, exponent) for coordinate in moving]
@@ -75,7 +78,7 @@ def _wrong(probe: Probe, coordinates: list[int]) -> list[Suspect]:
 
 
 def _found(probe: Probe, most: int, two_sided: bool) -> tuple[Search, bool]:
-    """The coordinates that carry the disagreement, with one of every argument; and whether one side was looked at."""
+    """Bisect for the coordinates that carry the residual, one of every argument; and say if one side was enough."""
     subject = probe.ladder.subject
     whole = slice(0, subject.outputs.size)
     contraction = PartialSlopes(probe, whole, error=probe.claim.slope - probe.sums.slope, two_sided=two_sided)
@@ -99,20 +102,20 @@ def _found(probe: Probe, most: int, two_sided: bool) -> tuple[Search, bool]:
 
 
 def _adds_up(probe: Probe, columns: list[Suspect]) -> bool:
-    """Whether errors of single coordinates make up the whole: of a function that has a derivative they do."""
+    """Return True if the errors of single coordinates add up to the whole, as they do where a derivative exists."""
     parts = sum(column.error for column in columns)
     slack = sum(column.bar * abs(column.step) for column in columns) + probe.bar
     whole = probe.claim.slope - probe.sums.slope
-    return not abs(parts - whole) > slack + ADDITIVE * max(abs(parts), abs(whole))
+    return not abs(parts - whole) > slack + STEADY * max(abs(parts), abs(whole))
 
 
 def _elsewhere(
     outcome: Search, spans: list[tuple[int, int]], residual: Callable[[int, int], float], threshold: float
 ) -> list[int]:
-    """One coordinate each of the arguments that none was found in, and that have a part in what is left."""
+    """Find one coordinate of every argument that has none yet and that carries a part of what is left."""
     found: list[int] = []
     waiting = outcome.left[::-1]
-    while waiting and len(found) < ARGUMENTS:
+    while waiting and len(found) < SHOWN:
         low, high = waiting.pop()
         inside = [(start, stop) for start, stop in spans if start < high and low < stop]
         if any(start <= place < stop for start, stop in inside for place in (*outcome.found, *found)):
@@ -135,7 +138,7 @@ def _from(low: int, residual: Callable[[int, int], float], first: int, last: int
 
 
 def _shown(wrong: list[Suspect]) -> list[Suspect]:
-    """The worst, and the worst of every argument that has none among them."""
+    """Return the worst suspects, and the worst of every argument that has none among them."""
     shown = wrong[:SHOWN]
     for column in wrong[SHOWN:]:
         if all(column.argument != other.argument for other in shown):

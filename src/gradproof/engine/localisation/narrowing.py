@@ -1,14 +1,14 @@
-"""The wrong entries of a very large gradient, for few evaluations.
+"""The wrong entries of a very large gradient, from few evaluations.
 
-The slopes of all outputs along a probe's direction are known. So the outputs in which a wrong entry shows are found by
-bisection with pullbacks alone. The entry is looked for among the inputs that the claim connects with these outputs, and
-among all others only if it is not there: of a convolution that takes 7 evaluations, whatever its size.
+The slopes of all outputs along a probe's direction are known, so that bisection over the outputs takes pullbacks alone.
+It ends at the outputs that a wrong entry affects. The entry is looked for among the inputs that the claim connects with
+these outputs, and among all others only if it is not there: of a convolution that takes 7 evaluations at any size.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -19,19 +19,14 @@ from gradproof.engine.localisation.suspect import Suspect
 from gradproof.engine.options import Probing
 from gradproof.engine.probe import Probe
 from gradproof.engine.subject import Array, Subject
+from gradproof.engine.thresholds import CLEARLY, COARSEST, FEW, HANDFUL, MANY, SHARE, STEADY
 
-THROUGHOUT = 16  # evaluations for entries of a gradient that is wrong throughout: one example, and its neighbours
-SCATTERED = 64  # and where errors are few, or in several arguments, each of which is to be named
-ENTRY = 4  # evaluations that tell whether a single coordinate is wrong
-FEW = 3  # entries at most
-CLEAR = 4.0  # times its noise that the residual of a range of outputs must be
-SHARE = 0.1  # of the whole: if the first entry makes up less, the gradient is wrong throughout, and its neighbours do
-ADDITIVE = 0.02  # of the whole: so much may be missing of it, or too much, where there is a derivative
+ENTRY = 4  # evaluations for one coordinate by itself
 
 
 @dataclass(slots=True)
 class Narrowed:
-    """The coordinates under suspicion; whether there are more; and whether slopes along parts add up, if known."""
+    """The suspected coordinates; whether there are more; and whether slopes along parts add up, if known."""
 
     suspects: list[Suspect] = field(default_factory=list)
     more: bool = False
@@ -39,7 +34,7 @@ class Narrowed:
 
 
 def narrow(probe: Probe, options: Probing) -> Narrowed:
-    """The worst wrong entries behind a probe's disagreement, as many as a few evaluations show."""
+    """Find the worst wrong entries behind a probe's disagreement, as many as a few evaluations show."""
     found = _Narrowing(probe)
     while len(found.suspects) < FEW and found.can_afford_another() and found.is_left():
         if not found.find_another():
@@ -52,7 +47,7 @@ def narrow(probe: Probe, options: Probing) -> Narrowed:
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """A range of outputs, and what is claimed too much of them."""
+    """A range of outputs, and their claimed slope less the measured one."""
 
     low: int
     high: int
@@ -71,113 +66,128 @@ class _Narrowing:
         self.bars = xp.where(probe.cotangent == 0, 0.0, abs(probe.cotangent) * estimates.bar)
         self.whole = self.rest = probe.claim.slope - probe.sums.slope
         self.suspects: list[Suspect] = []
-        self.evaluations = self._first = 0
+        self._tried = self._first = 0
+        self._contractions: list[PartialSlopes] = []
         self._siblings: list[_Range] = []
         self._neighbours: list[tuple[int, _Range]] = []
 
+    @property
+    def evaluations(self) -> int:
+        """The evaluations so far."""
+        return ENTRY * self._tried + sum(each.evaluations for each in self._contractions)
+
+    def _partial_slopes(self, outputs: _Range, *, two_sided: bool = False) -> PartialSlopes:
+        within = slice(outputs.low, outputs.high)
+        self._contractions.append(PartialSlopes(self.probe, within, error=outputs.error, two_sided=two_sided))
+        return self._contractions[-1]
+
     def is_left(self) -> bool:
-        """Whether the suspects do not make up the whole: of a function that has a derivative their errors add up."""
+        """Return True if the errors of the suspects do not add up to the whole."""
         slack = sum(suspect.bar * abs(suspect.step) for suspect in self.suspects) + self.probe.bar
-        return abs(self.rest) > slack + ADDITIVE * max(abs(self.whole - self.rest), abs(self.whole))
+        return abs(self.rest) > slack + STEADY * max(abs(self.whole - self.rest), abs(self.whole))
 
     @property
     def _throughout(self) -> bool:
-        """Whether the first suspect makes up so little of the whole that its neighbours are as good as any other."""
+        """Whether the first suspect is a small part of the whole: then its neighbours are as good as any other."""
         return bool(self.suspects) and abs(self.suspects[0].error) < SHARE * abs(self.whole)
 
     def can_afford_another(self) -> bool:
-        """Whether another suspect fits into the budget, as far as the first one tells."""
+        """Return True if another suspect fits into the budget, going by the evaluations that the first one took."""
         if not self._throughout:
-            return self.evaluations + self._first <= SCATTERED
-        return self.evaluations + (ENTRY if self._neighbours else self._first) <= THROUGHOUT
+            return self.evaluations + self._first <= HANDFUL
+        return self.evaluations + (ENTRY if self._neighbours else self._first) <= MANY
 
     def find_another(self) -> bool:
-        """Narrow the rest down to outputs and then to one coordinate; whether that is wrong."""
+        """Narrow the rest down to outputs and then to one coordinate; return True if that is wrong."""
         if self._throughout and self._neighbours:
             return self._is_wrong(*self._neighbours.pop())
         if not (self._throughout and self._siblings):
             self._siblings = [_Range(0, self.subject.outputs.size, self.rest)]
         outputs = self._narrowed(self._siblings.pop())
-        for two_sided in (False, True):
-            coordinate, telling = self._coordinate(outputs, two_sided)
-            if coordinate is not None and self._is_wrong(coordinate, outputs):
-                self._first = self._first or self.evaluations
-                return True
-            if telling:
-                break
-        return False
+        found = any(self._is_wrong(coordinate, outputs) for coordinate in self._candidates(outputs))
+        self._first = self._first or self.evaluations
+        return found
 
     def _is_wrong(self, coordinate: int, outputs: _Range | None) -> bool:
-        """Whether a coordinate is wrong by itself; then it is one of the suspects, and explained."""
+        """Return True if a coordinate is wrong by itself, and add it to the suspects."""
         suspect = Suspect(self.probe, coordinate, self.exponent)
-        self.evaluations += ENTRY
+        self._tried += 1
         if not suspect.excess > 0:
             return False
         if outputs is not None and outputs.high - outputs.low == 1:
             suspect.follow_to(outputs.low)
         self.suspects.append(suspect)
         self.rest -= suspect.error
-        self.direction = self.direction * 1.0  # another object, by which a subject knows it as new
+        self.direction = self.direction * 1.0  # a new object: subjects cache by identity
         self.direction[coordinate] = 0.0
         self.slopes[slice(None) if suspect.moving is None else suspect.moving] -= suspect.estimates.value
         return True
 
     def _narrowed(self, outputs: _Range) -> _Range:
-        """The outputs that carry the error, as few as their noise allows; the rest of them is remembered."""
+        """Bisect for the outputs that carry the error, as few as their noise allows, and keep the other halves."""
         edges = sorted({start for start, _ in self.subject.outputs.spans})
         while outputs.high - outputs.low > 1:
             middle = middle_of(outputs.low, outputs.high, edges)
             left = self._residual(outputs.low, middle)
             halves = [_Range(outputs.low, middle, left), _Range(middle, outputs.high, outputs.error - left)]
             other, worse = sorted(halves, key=lambda half: abs(half.error))
-            if not abs(worse.error) > CLEAR * self._noise(worse):
+            if not abs(worse.error) > CLEARLY * self._noise(worse):
                 break
-            if abs(other.error) > CLEAR * self._noise(other):
+            if abs(other.error) > CLEARLY * self._noise(other):
                 self._siblings.append(other)
             outputs = worse
         return outputs
 
     def _residual(self, low: int, high: int) -> float:
-        """What is claimed too much of a range of outputs along the direction."""
+        """Return the claimed slope of a range of outputs less the measured one."""
         cotangent = restricted(self.subject, self.probe.cotangent, low, high)
         vector, weights = claimed(self.subject, self.direction, cotangent)
         measured = float(cotangent[low:high] @ self.slopes[low:high])
         return inner(self.subject, weights, vector) - measured
 
     def _noise(self, outputs: _Range) -> float:
-        """How far bars and rounding may set that off."""
+        """Return the error that bars and rounding may give the residual of a range of outputs."""
         within = slice(outputs.low, outputs.high)
         bars, slopes = self.bars[within], self.probe.cotangent[within] * self.slopes[within]
         squares = (CAUTION * SPREAD) ** 2 * float(bars @ bars) + CLAIM_ACCURACY**2 * float(slopes @ slopes)
         return math.sqrt(squares)
 
-    def _coordinate(self, outputs: _Range, two_sided: bool) -> tuple[int | None, bool]:
-        """The coordinate that moves these outputs otherwise than claimed; and whether it was asked about both sides."""
-        within = slice(outputs.low, outputs.high)
-        contraction = PartialSlopes(self.probe, within, error=outputs.error, two_sided=two_sided)
-        line = _Line(
-            self.subject, self.direction, restricted(self.subject, self.probe.cotangent, within.start, within.stop)
-        )
+    def _candidates(self, outputs: _Range) -> Iterator[int]:
+        """Yield coordinates that may move these outputs otherwise than claimed.
 
-        def residual(low: int, high: int) -> float:
-            part, claim = line.part(low, high)
-            slope = contraction.slope(part)
-            return claim - slope if math.isfinite(slope) else 0.0
+        The first is that of a lone error, if there is one. The others come from bisection, with slopes from one side of
+        the point, if that is enough, and from both.
+        """
+        cotangent = restricted(self.subject, self.probe.cotangent, outputs.low, outputs.high)
+        line, error = _Line(self.subject, self.direction, cotangent), outputs.error
+        for two_sided in (False, True):
+            contraction = self._partial_slopes(outputs, two_sided=two_sided)
 
-        outcome = search(line.size, line.spans, residual, threshold=contraction.noise, whole=outputs.error, most=1)
-        self.evaluations += contraction.evaluations
-        alone = [low for low, high in outcome.left if high - low == 1]
-        self._neighbours = [(line.coordinate(place), outputs) for place in alone]
-        return (line.coordinate(outcome.found[0]) if outcome.found else None), not contraction.one_sided
+            def residual(low: int, high: int, slopes: PartialSlopes = contraction) -> float:
+                part, claim = line.part(low, high)
+                slope = slopes.slope(part)
+                return claim - slope if math.isfinite(slope) else 0.0
+
+            if not two_sided and line.connected > 2 and line.connected * contraction.noise < COARSEST * abs(error):
+                part, claim = line.weighted()
+                place = line.connected * (claim - contraction.slope(part)) / error - 1
+                if -0.5 < place < line.connected - 0.5 and abs(place - round(place)) < COARSEST:
+                    yield line.coordinate(round(place))
+            outcome = search(line.size, line.spans, residual, threshold=contraction.noise, whole=error, most=1)
+            alone = [low for low, high in outcome.left if high - low == 1]
+            self._neighbours = [(line.coordinate(place), outputs) for place in alone]
+            yield from map(line.coordinate, outcome.found)
+            if not contraction.one_sided:
+                return
 
     def find_in_other_arguments(self) -> None:
-        """Look for one wrong coordinate in each argument that has none among the suspects."""
+        """Find one wrong coordinate in each argument that has none among the suspects."""
         spans = self.subject.inputs.spans
         named = {suspect.argument for suspect in self.suspects}
         others = [span for span in spans if span[0] < span[1] and self.subject.inputs.locate(span[0]).path not in named]
         if not others or not self.suspects:
             return
-        contraction = PartialSlopes(self.probe, slice(0, self.subject.outputs.size), error=self.rest)
+        contraction = self._partial_slopes(_Range(0, self.subject.outputs.size, self.rest))
         piece = Piece(self.subject, self.direction)
 
         def residual(low: int, high: int) -> float:
@@ -187,32 +197,31 @@ class _Narrowing:
 
         for start, stop in others:
             whole = residual(start, stop)
-            if not abs(whole) > contraction.noise or self.evaluations + contraction.evaluations > SCATTERED:
+            if not abs(whole) > contraction.noise or self.evaluations > HANDFUL:
                 continue
             terms = {"threshold": contraction.noise, "whole": whole}
             outcome = search(stop - start, [(0, stop - start)], partial(_from, start, residual), most=1, **terms)
             for place in outcome.found:
                 self._is_wrong(start + place, None)
-        self.evaluations += contraction.evaluations
 
     def halves_add_up(self, options: Probing) -> bool:
-        """Whether slopes along two random halves of the inputs make up that along all, as where there is a derivative.
+        """Return True if slopes along two random halves of the inputs add up to the slope along all.
 
-        Of inputs that tie it is not so, and what they are said to be wrong by is no less than what is missing.
+        They do where a derivative exists, and do not where inputs tie: there the difference is as large as the error.
         """
         subject = self.subject
-        contraction = PartialSlopes(self.probe, slice(0, subject.outputs.size), error=self.whole)
+        contraction = self._partial_slopes(_Range(0, subject.outputs.size, self.whole))
         whole = self.probe.ladder.direction
         sides = subject.direction(self.probe.seed + 1, options.first(subject))
         half = subject.arrays.where(sides > 0, whole, 0.0)
         missing = contraction.slope(half) + contraction.slope(whole - half) - self.probe.sums.slope
-        return abs(missing) <= ADDITIVE * abs(self.whole) + CLEAR * contraction.noise
+        return abs(missing) <= STEADY * abs(self.whole) + CLEARLY * contraction.noise
 
 
 class _Line:
-    """The inputs in a row: first those that a claim connects with some outputs, then all others.
+    """The inputs in an order for bisection: first those that a claim connects with some outputs, then all others.
 
-    Nothing is known of connections in forward mode, where all inputs are others.
+    In forward mode no connections are known, and all inputs are others.
     """
 
     def __init__(self, subject: Subject, direction: Array, cotangent: Array) -> None:
@@ -220,24 +229,34 @@ class _Line:
         self._reverse = subject.mode == "reverse"
         self._gradient = subject.pullback(cotangent) if self._reverse else subject.arrays.zeros_like(direction)
         self._connected = subject.arrays.where((self._gradient != 0) & (direction != 0))[0]
-        self._near = int(self._connected.shape[0])
+        self.connected = int(self._connected.shape[0])
         others = direction * 1.0
         others[self._connected] = 0.0
         self._nearby, self._others = Piece(subject, direction), Piece(subject, others)
-        self.size = self._near + subject.inputs.size
-        self.spans = [span for span in ((0, self._near), (self._near, self.size)) if span[0] < span[1]]
+        self.size = self.connected + subject.inputs.size
+        self.spans = [span for span in ((0, self.connected), (self.connected, self.size)) if span[0] < span[1]]
+
+    def weighted(self) -> tuple[Array, float]:
+        """Return the direction of the connected inputs, each times its place, and the slope claimed along it.
+
+        The residual of a lone error, divided by the error, is then its place: places are numbered from 1/n to 1.
+        """
+        xp, part = self._subject.arrays, self._nearby.of(self._connected)
+        places = xp.arange(1, self.connected + 1, dtype=part.dtype, device=part.device) / self.connected
+        part[self._connected] *= places
+        return part, float(self._gradient @ part)
 
     def part(self, low: int, high: int) -> tuple[Array, float]:
-        """The direction within a range of places, all of them connected or none; and the slope claimed along it."""
-        if high <= self._near:
+        """Return the direction within a range of places, all connected or none, and the slope claimed along it."""
+        if high <= self.connected:
             where = self._connected[low:high]
             return self._nearby.of(where), float(self._gradient[where] @ self._direction[where])
-        part = self._others.of(slice(max(0, low - self._near), high - self._near))
+        part = self._others.of(slice(max(0, low - self.connected), high - self.connected))
         return part, 0.0 if self._reverse else float(self._cotangent @ self._subject.pushforward(part))
 
     def coordinate(self, place: int) -> int:
-        """The input at a place."""
-        return int(self._connected[place]) if place < self._near else place - self._near
+        """Return the input at a place."""
+        return int(self._connected[place]) if place < self.connected else place - self.connected
 
 
 def _from(low: int, residual: Callable[[int, int], float], first: int, last: int) -> float:

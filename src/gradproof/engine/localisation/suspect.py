@@ -1,4 +1,4 @@
-"""One coordinate under suspicion: the slopes of the outputs along it alone, with bars, beside what is claimed."""
+"""One suspected coordinate: the slopes of the outputs along it alone, with bars, beside the claimed ones."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ from gradproof.engine.options import Probing
 from gradproof.engine.probe import Probe
 from gradproof.engine.results import Entry
 from gradproof.engine.subject import Array
+from gradproof.engine.thresholds import SAMPLE, STEADY
 from gradproof.engine.views import OutputSubset
 
 OUTPUTS_SHOWN = 4  # affected outputs of one entry
-STEADY = 0.02  # of a leap in slope: by so much it may differ from sample to sample
-CHEAP = 1 << 13  # outputs for which every wrong entry, and not only the worst, is followed to the outputs it affects
 
 
 class Suspect:
-    """One coordinate: four evaluations, and bars for the outputs that it moves.
+    """One coordinate, measured by four evaluations, with bars for the outputs that it moves.
 
-    Of many outputs those that stand still enter the bar with their rounding alone.
+    If there are many outputs, those that are constant add only their rounding to the bar.
     """
 
     def __init__(self, probe: Probe, coordinate: int, exponent: int) -> None:
@@ -33,18 +32,18 @@ class Suspect:
         self.piece, self.step = piece, float(piece[coordinate].sum())
         whole = Ladder(subject, piece)
         whole.add(exponent, exponent + 1)
-        self.moving: Array = None if subject.outputs.size <= CHEAP else _moving(whole)
-        self.ladder, self.cotangent, still = whole, probe.cotangent, 0.0
+        self.moving: Array = None if subject.outputs.size <= SAMPLE else _moving(whole)
+        self.ladder, self.cotangent, constant = whole, probe.cotangent, 0.0
         if self.moving is not None:
-            self.ladder = whole.watching(OutputSubset(subject, self.moving))
+            self.ladder = whole.of_outputs(OutputSubset(subject, self.moving))
             self.cotangent = probe.cotangent[self.moving]
-            still = SPREAD * ROUNDING * subject.numbers.precision * _size(probe.cotangent * subject.centre)
+            constant = SPREAD * ROUNDING * subject.numbers.precision * _size(probe.cotangent * subject.centre)
         self.estimates = self.ladder.estimates()
         sums = contract(self.ladder, self.cotangent)
         self.claimed = probe.predicted(piece) / self.step
         self.numerical = sums.slope / self.step
         rounding = (CLAIM_ROUNDING * subject.numbers.precision + CLAIM_ACCURACY) * abs(self.claimed)
-        self.bar = (sums.bar + still + probe.rounding_floor(whole)) / abs(self.step) + rounding
+        self.bar = (sums.bar + constant + probe.rounding_floor(whole)) / abs(self.step) + rounding
         self.excess = abs(self.claimed - self.numerical) - self.bar
 
         place = subject.inputs.locate(coordinate)
@@ -60,11 +59,11 @@ class Suspect:
 
     @property
     def error(self) -> float:
-        """What is claimed too much along the direction's part in this coordinate."""
+        """The claimed slope less the measured one, along the direction's part in this coordinate."""
         return (self.claimed - self.numerical) * self.step
 
     def tolerated(self, options: Probing) -> bool:
-        """Whether the user accepts the error: of all outputs together, and of the worst, where it is known."""
+        """Return True if the user tolerates the error: of all outputs together, and of the worst if it is known."""
         accepted = (options.rtol / abs(self.step)) * abs(self.estimates.value)
         everywhere = options.atol * float(abs(self.probe.cotangent).sum()) if options.atol else 0.0
         if self.excess > everywhere + float((abs(self.cotangent) * accepted).sum()):
@@ -74,17 +73,17 @@ class Suspect:
         return worst.output is None or error <= options.atol + options.rtol * abs(worst.numerical)
 
     def at_a_kink(self) -> bool:
-        """Whether the slope of another output leaps, at the point, by as much as this entry is off.
+        """Return True if the slope of an output jumps at the point by as much as this entry is wrong.
 
-        Where several inputs tie, an order of them is claimed that each alone does not show.
+        A claim for inputs that tie belongs to an order of them that no input shows alone.
         """
         finer, coarser = (abs(after - before) for before, after in map(self.ladder.sides, self.ladder.samples))
         stays = abs(finer - coarser) <= STEADY * finer
-        leap = float(self.subject.arrays.where(stays, finer, 0.0).max()) / abs(self.step)
-        return abs(self.entry.claimed - self.entry.numerical) <= (1 + STEADY) * leap
+        jump = float(self.subject.arrays.where(stays, finer, 0.0).max()) / abs(self.step)
+        return abs(self.entry.claimed - self.entry.numerical) <= (1 + STEADY) * jump
 
     def follow(self) -> None:
-        """Make the entry that of the one output in which it is most wrong, where there is one."""
+        """Replace the entry by that of the output in which it is most wrong, if there is one."""
         subject, cotangent, slopes = self.subject, self.probe.cotangent, self._slopes()
 
         def residual(low: int, high: int) -> float:
@@ -103,14 +102,14 @@ class Suspect:
         self.name(outcome.found)
 
     def follow_to(self, output: int) -> None:
-        """The same where that output is known: others are told by how much they move."""
+        """Replace the entry by that of a known output, and name the other outputs that change most."""
         weights = abs(self.estimates.value)
         order = self.subject.arrays.argsort(weights)[-OUTPUTS_SHOWN:]
         most = (order if self.moving is None else self.moving[order]).tolist()
         self.name([output, *(other for other in reversed(most) if other != output)][:OUTPUTS_SHOWN])
 
     def name(self, outputs: list[int]) -> None:
-        """Make the entry that of the worst of some outputs, if it is wrong in one of them, and name the others."""
+        """Replace the entry by that of the worst of some outputs, if it is wrong in one, and name the others."""
         singled = [entry for entry in map(self._for_output, outputs) if entry is not None]
         if not singled:
             return
@@ -119,20 +118,20 @@ class Suspect:
         self.entry = replace(worst, also=tuple(entry.output for entry in others if entry.output is not None))
 
     def _for_output(self, output: int) -> Entry | None:
-        """The Jacobian's entry, unless the claim for this output alone is right."""
+        """Return the entry of the Jacobian for one output, or None if its claim is right."""
         subject = self.subject
         unit = subject.arrays.zeros_like(self.probe.cotangent)
         unit[output] = 1.0
         claimed = predicted(subject, self.piece, unit) / self.step
         slope, bar = self._of(output)
         numerical, bar = slope / self.step, bar / abs(self.step)
-        bar += CLAIM_ROUNDING * subject.numbers.precision * abs(numerical)  # no slope is known better than its digits
+        bar += CLAIM_ROUNDING * subject.numbers.precision * abs(numerical)  # a slope is known to its digits at best
         if not abs(claimed - numerical) > bar:
             return None
         return replace(self.entry, claimed=claimed, numerical=numerical, bar=bar, output=subject.outputs.locate(output))
 
     def _of(self, output: int) -> tuple[float, float]:
-        """The slope of one output, and its bar."""
+        """Return the slope of one output and its bar."""
         number = output
         if self.moving is not None:
             places = self.subject.arrays.where(self.moving == output)[0].tolist()
@@ -151,7 +150,7 @@ class Suspect:
 
 
 def _moving(ladder: Ladder) -> Array:
-    """The outputs that change on any sample, or if there are none the first."""
+    """Return the outputs that change on any sample, or the first if none does."""
     centre = ladder.subject.centre
     moves = centre != centre
     for sample in ladder.samples:
@@ -161,6 +160,6 @@ def _moving(ladder: Ladder) -> Array:
 
 
 def _size(vector: Array) -> float:
-    """The root of the sum of squares, of what is finite."""
+    """Return the root of the sum of squares; zero if it is not finite."""
     square = float(vector @ vector)
     return math.sqrt(square) if math.isfinite(square) else 0.0

@@ -1,4 +1,4 @@
-"""Nested tuples, lists, dicts and dataclasses: their leaves, each with a path that a user can read."""
+"""Nested tuples, lists, dicts and dataclasses: their leaves, each with a path such as `inputs[0]['w']`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def _is_mapping(kind: type) -> bool:
 
 @functools.lru_cache
 def _fields(kind: type) -> tuple[str, ...] | None:
-    """The names of a dataclass's fields."""
+    """Return the names of a dataclass's fields."""
     return tuple(field.name for field in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else None
 
 
 def leaves(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """The leaves in order, each with its path.
+    """Yield the leaves in order, each with its path.
 
     >>> list(leaves((1, {"w": [2, None]}), "inputs"))
     [('inputs[0]', 1), ("inputs[1]['w'][0]", 2), ("inputs[1]['w'][1]", None)]
@@ -40,7 +40,7 @@ def leaves(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def is_flat(tree: tuple[Any, ...] | list[Any], kind: type) -> bool:
-    """Whether every leaf of a kind is a member itself, and every container a tuple, which never changes.
+    """Return True if every leaf of a kind is a member itself, and every container a tuple, which never changes.
 
     >>> is_flat([1, None, (2, (3,))], int), is_flat((1, (2, 3)), str), is_flat((1, [2.0]), int)
     (False, True, False)
@@ -60,7 +60,7 @@ def _is_constant(tree: Any, kind: type) -> bool:
 
 
 def rebuild(tree: Any, leaf: Callable[[Any], Any]) -> Any:
-    """The same nest with every leaf, in order, replaced.
+    """Return the same nest with every leaf, in order, replaced.
 
     >>> rebuild((1, {"w": [2, 3]}), lambda x: 10 * x)
     (10, {'w': [20, 30]})

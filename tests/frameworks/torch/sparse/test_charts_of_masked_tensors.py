@@ -7,7 +7,7 @@ import torch
 from torch.masked import masked_tensor
 
 from gradproof.frameworks.torch.charts import chart_of
-from gradproof.frameworks.torch.makeup import data_and_mask
+from gradproof.frameworks.torch.storage import data_and_mask
 from support.charts import FULL, drawn, places
 
 

@@ -18,7 +18,7 @@ from gradproof.frameworks.torch.charts.chart import Chart, Semantics, added, ali
 from gradproof.frameworks.torch.charts.masked import Unmasked
 from gradproof.frameworks.torch.charts.sparse import Observed, Stored
 from gradproof.frameworks.torch.charts.strided import Strided, spread
-from gradproof.frameworks.torch.makeup import data_and_mask, is_sparse
+from gradproof.frameworks.torch.storage import data_and_mask, is_sparse
 from gradproof.sparse.pattern.layouts import SPARSE, name_of, zeros_template
 from gradproof.sparse.pattern.templates import extended, union
 from gradproof.sparse.pattern.validation import fault_of

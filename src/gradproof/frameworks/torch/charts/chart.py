@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.masked import MaskedTensor
 
 from gradproof.engine.subject import DerivativeError
-from gradproof.frameworks.torch.makeup import as_real
+from gradproof.frameworks.torch.storage import as_real
 from gradproof.sparse.pattern.validation import MalformedTensorError
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.masked import MaskedTensor
 
 from gradproof.frameworks.torch.charts.chart import Chart
-from gradproof.frameworks.torch.makeup import data_and_mask, masked
+from gradproof.frameworks.torch.storage import data_and_mask, masked
 from gradproof.sparse.pattern.layouts import stored_values, with_values
 
 

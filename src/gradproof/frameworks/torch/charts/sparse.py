@@ -8,9 +8,9 @@ import math
 import torch
 from torch import Tensor
 
-from gradproof.engine.estimators.ladder import slices
+from gradproof.engine.pieces import slices
 from gradproof.frameworks.torch.charts.chart import Chart, added, alike, refusing_malformed, shaped
-from gradproof.frameworks.torch.makeup import as_real, refilled
+from gradproof.frameworks.torch.storage import as_real, refilled
 from gradproof.sparse.pattern.layouts import name_of, stored_values, with_values
 from gradproof.sparse.pattern.reading import EntryReader, Rest
 

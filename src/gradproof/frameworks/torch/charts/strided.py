@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from gradproof.frameworks.torch.charts.chart import Chart, added, as_complex, refusing_malformed
-from gradproof.frameworks.torch.makeup import as_real, fills_its_storage, overlaps, replica
+from gradproof.frameworks.torch.storage import as_real, fills_its_storage, overlaps, replica
 from gradproof.sparse.pattern.grid import unravel
 from gradproof.sparse.pattern.validation import require_well_formed
 

@@ -1,36 +1,38 @@
-"""Contracts: the laws that a derivative obeys whatever its values. Each is a module of its own."""
+"""Contracts: the laws that a derivative obeys whatever its values. Each has a module of its own."""
 
 from __future__ import annotations
 
+from gradproof._options import ContractName
 from gradproof.frameworks.torch.contracts.attributes import attributes
+from gradproof.frameworks.torch.contracts.attribution import excusing_torch
 from gradproof.frameworks.torch.contracts.batched import batched
 from gradproof.frameworks.torch.contracts.batched_forward import batched_forward
 from gradproof.frameworks.torch.contracts.contiguity import contiguity
+from gradproof.frameworks.torch.contracts.contract import Context, Contract, Outcome
 from gradproof.frameworks.torch.contracts.detached import detached
-from gradproof.frameworks.torch.contracts.fault import excusing_torch
 from gradproof.frameworks.torch.contracts.linear import linear
+from gradproof.frameworks.torch.contracts.no_mutation import no_mutation
+from gradproof.frameworks.torch.contracts.no_mutation_forward import no_mutation_forward
 from gradproof.frameworks.torch.contracts.repeatable import repeatable
-from gradproof.frameworks.torch.contracts.terms import Contract, Outcome, Terms
 from gradproof.frameworks.torch.contracts.undefined import undefined
 from gradproof.frameworks.torch.contracts.undefined_forward import undefined_forward
-from gradproof.frameworks.torch.contracts.undisturbed import undisturbed
-from gradproof.frameworks.torch.contracts.undisturbed_forward import undisturbed_forward
 
 CONTRACTS = {
     contract.name: contract
     for contract in (
-        Contract(name="repeatable", mode="reverse", holds=repeatable),  # first: what changes by turns shows at once
-        Contract(name="linear", mode="reverse", holds=linear),
-        Contract(name="undefined", mode="reverse", holds=excusing_torch(undefined)),
-        Contract(name="attributes", mode="reverse", holds=attributes),
-        Contract(name="undisturbed", mode="reverse", holds=undisturbed),
-        Contract(name="contiguity", mode="reverse", holds=excusing_torch(contiguity)),
-        Contract(name="detached", mode="reverse", holds=detached),
-        Contract(name="batched", mode="reverse", holds=excusing_torch(batched), spreads=True),
-        Contract(name="undefined-forward", mode="forward", holds=excusing_torch(undefined_forward)),
-        Contract(name="undisturbed-forward", mode="forward", holds=undisturbed_forward),
-        Contract(name="batched-forward", mode="forward", holds=excusing_torch(batched_forward)),
+        # first, since a backward that alternates between two answers shows it at the second call
+        Contract(name=ContractName.REPEATABLE, mode="reverse", holds=repeatable),
+        Contract(name=ContractName.LINEAR, mode="reverse", holds=linear),
+        Contract(name=ContractName.UNDEFINED, mode="reverse", holds=excusing_torch(undefined)),
+        Contract(name=ContractName.ATTRIBUTES, mode="reverse", holds=attributes),
+        Contract(name=ContractName.NO_MUTATION, mode="reverse", holds=no_mutation),
+        Contract(name=ContractName.CONTIGUITY, mode="reverse", holds=excusing_torch(contiguity)),
+        Contract(name=ContractName.DETACHED, mode="reverse", holds=detached),
+        Contract(name=ContractName.BATCHED, mode="reverse", holds=excusing_torch(batched), spreads=True),
+        Contract(name=ContractName.UNDEFINED_FORWARD, mode="forward", holds=excusing_torch(undefined_forward)),
+        Contract(name=ContractName.NO_MUTATION_FORWARD, mode="forward", holds=no_mutation_forward),
+        Contract(name=ContractName.BATCHED_FORWARD, mode="forward", holds=excusing_torch(batched_forward)),
     )
 }
 
-__all__ = ["CONTRACTS", "Contract", "Outcome", "Terms"]
+__all__ = ["CONTRACTS", "Context", "Contract", "Outcome"]

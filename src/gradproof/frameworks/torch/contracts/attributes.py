@@ -1,6 +1,6 @@
-"""A gradient is a tensor of its input's kind: dtype, size, device, layout and sparse dimensions.
+"""Contract: a gradient has the dtype, shape, device, layout and sparse dimensions of its input.
 
-Autograd casts and sums what a Function returns before anyone sees it, so the Function's own answer is asked for too.
+Autograd casts and sums what a Function returns. So the Function's own gradients are inspected too.
 """
 
 from __future__ import annotations
@@ -11,22 +11,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gradproof._options import ContractName
 from gradproof.engine.results import Finding
-from gradproof.frameworks.torch.arguments import differentiable
-from gradproof.frameworks.torch.contracts.asking import arriving, custom_nodes, function_name, gradients
-from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms
-from gradproof.frameworks.torch.makeup import is_sparse
-from gradproof.frameworks.torch.subject import TorchSubject
+from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome
+from gradproof.frameworks.torch.contracts.pullbacks import arriving, custom_nodes, function_name, gradients
+from gradproof.frameworks.torch.internals import gradient_metadata
+from gradproof.frameworks.torch.storage import is_sparse
+from gradproof.frameworks.torch.subject.arguments import differentiable
+from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 from gradproof.sparse.pattern.layouts import name_of
 
 
-def attributes(subject: TorchSubject, terms: Terms) -> Outcome:
+def attributes(subject: TorchSubject, context: Context) -> Outcome:
     """Compare each gradient with its input, and what the user's own Functions return with what they were given."""
     if subject.detached:
         return KEPT
     received: list[tuple[Any, tuple[Tensor | None, ...]]] = []
-    sent = terms.incoming(subject)
-    own = custom_nodes(subject.results) if terms.dtypes else ()
+    sent = context.incoming(subject)
+    own = custom_nodes(subject.results) if context.dtypes else ()
     handles = [node.register_prehook(_recorder(node, received)) for node in own]
     try:
         found = gradients(subject, sent)
@@ -70,7 +72,7 @@ def _findings(path: str, leaf: Tensor, gradient: Tensor) -> Iterator[Finding]:
     for name, (has, wants) in pairs.items():
         if has != wants:
             yield Finding(
-                kind="attributes",
+                kind=ContractName.ATTRIBUTES.value,
                 message=f"The gradient with respect to {path} has {name} {has}, where the input has {wants}.",
                 argument=path,
                 hint="Return a gradient of the input's kind from the backward.",
@@ -94,7 +96,7 @@ def _notes(path: str, leaf: Tensor, gradient: Tensor) -> Iterator[str]:
 def _raw(
     subject: TorchSubject, node: Any, incoming: tuple[Tensor | None, ...]
 ) -> Iterator[tuple[Finding | None, str | None]]:
-    """What a Function returned before autograd made it fit."""
+    """Yield findings and notes about what a Function returned, before autograd casts it."""
     if any(gradient is None for gradient in incoming):
         return
     try:
@@ -103,7 +105,7 @@ def _raw(
         returned = returned if isinstance(returned, tuple) else (returned,)
         needed = [piece for piece, needs in zip(returned, node.needs_input_grad, strict=False) if needs]
         edges = [edge for edge in node.next_functions if edge[0] is not None]
-        wanted = [following._input_metadata[number] for following, number in edges]
+        wanted = [gradient_metadata(following, number) for following, number in edges]
     except Exception:  # an answer came through autograd: that it cannot be had past it tells nothing
         return
     for piece, meta in zip(needed, wanted, strict=True) if len(needed) == len(wanted) else ():
@@ -115,7 +117,7 @@ def _narrowed(name: str, piece: Tensor, meta: Any) -> Finding | None:
     if not differentiable(piece) or torch.finfo(piece.dtype).eps <= torch.finfo(meta.dtype).eps:
         return None
     return Finding(
-        kind="attributes",
+        kind=ContractName.ATTRIBUTES.value,
         message=f"The backward of {name} returns a gradient of {piece.dtype} for an input of {meta.dtype}: autograd "
         "widens it, and the digits are lost.",
         hint="Compute the gradient in the input's dtype.",

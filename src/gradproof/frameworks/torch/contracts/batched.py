@@ -1,4 +1,4 @@
-"""A batch of incoming gradients, pulled back at once by vmap, gives what they give one by one."""
+"""Contract: a batched pullback by vmap gives the same gradients as a loop."""
 
 from __future__ import annotations
 
@@ -7,26 +7,27 @@ import warnings
 import torch
 from torch import Tensor
 
-from gradproof.frameworks.torch.contracts.asking import coordinates, described
-from gradproof.frameworks.torch.contracts.comparing import gap, noise_of_pullback
-from gradproof.frameworks.torch.contracts.own_batches import own_batches
-from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken
-from gradproof.frameworks.torch.subject import TorchSubject
+from gradproof._options import ContractName
+from gradproof.frameworks.torch.contracts.comparison import gap, noise_of_pullback
+from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
+from gradproof.frameworks.torch.contracts.pullbacks import coordinates, describe
+from gradproof.frameworks.torch.contracts.vmap_rules import vmap_rules
+from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 
-def batched(subject: TorchSubject, terms: Terms) -> Outcome:
-    """Two incoming gradients as a batch, and in a loop."""
+def batched(subject: TorchSubject, context: Context) -> Outcome:
+    """Pull two incoming gradients back as a batch and in a loop, and compare."""
     if subject.detached:
         return KEPT
-    first, expected = terms.pulled(subject)
-    cotangents = [first, subject.cotangent(terms.seed + 1)]
+    first, expected = context.pulled(subject)
+    cotangents = [first, subject.cotangent(context.seed + 1)]
     try:
         found = _at_once(subject, cotangents)
     except Exception as error:
-        outcome = own_batches(subject, terms)
+        outcome = vmap_rules(subject, context)
         if outcome.findings:
             return outcome
-        return Outcome(absent=f"the backward does not run under torch.func.vmap ({described(error)})")
+        return Outcome(absent=f"the backward does not run under torch.func.vmap ({describe(error)})")
     for row, cotangent in enumerate(cotangents):
         gradient = coordinates(subject, [None if part is None else part[row] for part in found])
         expected = expected if cotangent is first else subject.pullback(cotangent)
@@ -34,23 +35,23 @@ def batched(subject: TorchSubject, terms: Terms) -> Outcome:
             expected,
             gradient,
             precision=subject.numbers.precision,
-            more=terms.nondet_tol,
+            more=context.nondet_tol,
             noise=lambda u=cotangent, image=expected: noise_of_pullback(subject, u, image),  # type: ignore[misc]  # by default values
         )
         if worst is not None:
             place = subject.inputs.locate(worst.coordinate)
             return broken(
-                "batched",
-                f"Under torch.func.vmap the gradient with respect to {place.path} is another one than in a loop "
+                ContractName.BATCHED,
+                f"Under torch.func.vmap the gradient with respect to {place.path} differs from that in a loop "
                 f"({worst} at {place}).",
                 argument=place.path,
                 hint="Look for a vmap rule of its own, or for a backward that keeps a state or looks at memory.",
             )
-    return own_batches(subject, terms)
+    return vmap_rules(subject, context)
 
 
 def _at_once(subject: TorchSubject, cotangents: list[Tensor]) -> list[Tensor | None]:
-    """The gradients of a batch of incoming gradients, stacked; none for an input without influence."""
+    """Return the stacked gradients of a batch of incoming gradients; None for an input without influence."""
     pieces = [subject.outputs.tensors(cotangent) for cotangent in cotangents]
     used: list[bool] = []
 

@@ -1,4 +1,4 @@
-"""A batch of tangents, pushed forward at once by vmap, gives what they give one by one."""
+"""Contract: a batched pushforward by vmap gives the same tangents as a loop."""
 
 from __future__ import annotations
 
@@ -7,49 +7,49 @@ import warnings
 import torch
 from torch import Tensor
 
+from gradproof._options import ContractName
 from gradproof.engine.subject import Step
-from gradproof.frameworks.torch.arguments import Call
-from gradproof.frameworks.torch.contracts.asking import described
-from gradproof.frameworks.torch.contracts.comparing import gap, noise_of_pushforward
-from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken
-from gradproof.frameworks.torch.duals import apart
-from gradproof.frameworks.torch.makeup import replica
-from gradproof.frameworks.torch.subject import TorchSubject
+from gradproof.frameworks.torch.contracts.comparison import gap, noise_of_pushforward
+from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
+from gradproof.frameworks.torch.contracts.pullbacks import describe
+from gradproof.frameworks.torch.storage import replica
+from gradproof.frameworks.torch.subject.arguments import Call
+from gradproof.frameworks.torch.subject.dual_numbers import apart
+from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 
-def batched_forward(subject: TorchSubject, terms: Terms) -> Outcome:
-    """Two tangents as a batch, and in a loop."""
+def batched_forward(subject: TorchSubject, context: Context) -> Outcome:
+    """Push two tangents forward as a batch and in a loop, and compare."""
     if not isinstance(subject.call, Call):  # the derivative of a function differentiates within, as torch.func cannot
         return KEPT
     if subject.caller.draws:  # a batch may draw in another order
         return KEPT
-    directions = [subject.direction(terms.seed + number, Step(1.0)) for number in range(2)]
+    directions = [subject.direction(context.seed + number, Step(1.0)) for number in range(2)]
     try:
         found = _at_once(subject, directions)
     except Exception as error:
-        return Outcome(absent=f"the function does not run under torch.func.vmap and jvp ({described(error)})")
+        return Outcome(absent=f"the function does not run under torch.func.vmap and jvp ({describe(error)})")
     for direction, tangent in zip(directions, found, strict=True):
         expected = subject.pushforward(direction)
         worst = gap(
             expected,
             tangent,
             precision=subject.numbers.precision,
-            more=terms.nondet_tol,
+            more=context.nondet_tol,
             noise=lambda v=direction, image=expected: noise_of_pushforward(subject, v, image),  # type: ignore[misc]  # by default
         )
         if worst is not None:
             place = subject.outputs.locate(worst.coordinate)
             return broken(
-                "batched-forward",
-                f"Under torch.func.vmap the tangent of {place.path} is another one than in a loop ({worst} at "
-                f"{place}).",
+                ContractName.BATCHED_FORWARD,
+                f"Under torch.func.vmap the tangent of {place.path} differs from that in a loop ({worst} at {place}).",
                 hint="Look for a vmap rule of its own, or for a jvp that keeps a state or looks at memory.",
             )
     return KEPT
 
 
 def _at_once(subject: TorchSubject, directions: list[Tensor]) -> list[Tensor]:
-    """The outputs' tangents for a batch of tangents."""
+    """Return the outputs' tangents for a batch of tangents."""
     tensors = [replica(slot.tensor) for slot in subject.slots]  # made here: inside, torch.func has no memory to copy
     points = tuple(apart(tensors[number]) for number in subject.varied)
     pieces = [subject.inputs.tensors(direction) for direction in directions]

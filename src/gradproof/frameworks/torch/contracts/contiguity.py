@@ -1,50 +1,53 @@
-"""Strides are nobody's business: the same numbers, laid out otherwise, give the same gradient."""
+"""Contract: the gradient does not depend on the strides of inputs and incoming gradients."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
+from gradproof._options import ContractName
 from gradproof.engine.subject import DerivativeError
-from gradproof.frameworks.torch.contracts.asking import coordinates, gradients
-from gradproof.frameworks.torch.contracts.comparing import Gap, gap, noise_of_pullback
-from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken
-from gradproof.frameworks.torch.makeup import is_plain, replica
-from gradproof.frameworks.torch.subject import TorchSubject
+from gradproof.frameworks.torch.contracts.comparison import Gap, gap, noise_of_pullback
+from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
+from gradproof.frameworks.torch.contracts.pullbacks import coordinates, gradients
+from gradproof.frameworks.torch.storage import is_plain, replica
+from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 INCOMING = "a non-contiguous incoming gradient"
 INPUTS = "inputs of other strides, at the same value,"
 ADVICE = {
     INCOMING: "Incoming gradients are often views, or expanded: use reshape instead of view, and contiguous() before a "
-    "kernel that walks through memory.",
+    "kernel that indexes memory itself.",
     INPUTS: "Look for memory that the backward reads or fills in another tensor's order.",
 }
 
 
-def contiguity(subject: TorchSubject, terms: Terms) -> Outcome:
-    """Incoming gradients with strides of zero and two, then inputs with other strides than theirs."""
+def contiguity(subject: TorchSubject, context: Context) -> Outcome:
+    """Test incoming gradients with strides of zero and two, then inputs with other strides."""
     if subject.detached:
         return KEPT
     for circumstance, question in ((INCOMING, _for_incoming), (INPUTS, _for_inputs)):
         try:
-            worst = question(subject, terms)
+            worst = question(subject, context)
         except DerivativeError as error:
-            return broken("contiguity", f"For {circumstance} the backward raised {error}", hint=ADVICE[circumstance])
+            return broken(
+                ContractName.CONTIGUITY, f"For {circumstance} the backward raised {error}", hint=ADVICE[circumstance]
+            )
         if worst is not None:
             place = subject.inputs.locate(worst.coordinate)
             return broken(
-                "contiguity",
-                f"For {circumstance} the gradient with respect to {place.path} is another one ({worst} at {place}).",
+                ContractName.CONTIGUITY,
+                f"For {circumstance} the gradient with respect to {place.path} differs ({worst} at {place}).",
                 argument=place.path,
                 hint=ADVICE[circumstance],
             )
     return KEPT
 
 
-def _for_incoming(subject: TorchSubject, terms: Terms) -> Gap | None:
+def _for_incoming(subject: TorchSubject, context: Context) -> Gap | None:
     if all(result.numel() < 2 or not is_plain(result) for result in subject.results):
         return None
-    incoming = [_expanded(piece) for piece in subject.outputs.tensors(terms.cotangent(subject))]
+    incoming = [_expanded(piece) for piece in subject.outputs.tensors(context.cotangent(subject))]
     cotangent = subject.outputs.coordinates(incoming).clone()
     expected = subject.pullback(cotangent)
     found = coordinates(subject, gradients(subject, incoming))
@@ -52,12 +55,12 @@ def _for_incoming(subject: TorchSubject, terms: Terms) -> Gap | None:
         expected,
         found,
         precision=subject.numbers.precision,
-        more=terms.nondet_tol,
+        more=context.nondet_tol,
         noise=lambda: noise_of_pullback(subject, cotangent, expected),
     )
 
 
-def _for_inputs(subject: TorchSubject, terms: Terms) -> Gap | None:
+def _for_inputs(subject: TorchSubject, context: Context) -> Gap | None:
     if not any(map(is_plain, subject.points)):
         return None
     leaves = [_laid_out_otherwise(point).requires_grad_() for point in subject.points]
@@ -72,19 +75,19 @@ def _for_inputs(subject: TorchSubject, terms: Terms) -> Gap | None:
         return None
     if gap(subject.centre, subject.outputs.coordinates(results), precision=subject.numbers.precision) is not None:
         return None
-    expected = terms.gradient(subject)
-    found = coordinates(subject, gradients(subject, terms.incoming(subject), results=results, leaves=leaves))
+    expected = context.gradient(subject)
+    found = coordinates(subject, gradients(subject, context.incoming(subject), results=results, leaves=leaves))
     return gap(
         expected,
         found,
         precision=subject.numbers.precision,
-        more=terms.nondet_tol,
-        noise=lambda: noise_of_pullback(subject, terms.cotangent(subject), expected),
+        more=context.nondet_tol,
+        noise=lambda: noise_of_pullback(subject, context.cotangent(subject), expected),
     )
 
 
 def _expanded(tensor: Tensor) -> Tensor:
-    """One row's numbers for all rows, with gaps between them; what lies in the gaps is NaN."""
+    """Return a tensor whose rows share the memory of the first row, with gaps of NaN between the entries."""
     if not tensor.dim() or not is_plain(tensor):
         return tensor.clone()
     memory = torch.full((2 * tensor.numel() + 1,), torch.nan, dtype=tensor.dtype, device=tensor.device)
@@ -97,7 +100,7 @@ def _expanded(tensor: Tensor) -> Tensor:
 
 
 def _laid_out_otherwise(tensor: Tensor) -> Tensor:
-    """A copy: with gaps and in the order of the reversed dimensions, or contiguous where the tensor is not."""
+    """Return a copy with other strides: gaps and reversed dimensions, or contiguous if the tensor is not."""
     if not is_plain(tensor):
         return replica(tensor)
     if not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():

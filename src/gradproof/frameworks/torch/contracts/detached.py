@@ -1,4 +1,4 @@
-"""An output that follows a varied input requires grad: otherwise the path between them was cut.
+"""Contract: an output that changes with an input requires grad; otherwise the graph between them was cut.
 
 A function may return something detached beside other things, which is worth a note. A gradient is asked for as a whole.
 """
@@ -8,25 +8,26 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gradproof._options import ContractName
 from gradproof.engine.estimators.steps import first_step
 from gradproof.engine.subject import Step
 from gradproof.frameworks.torch import trees
-from gradproof.frameworks.torch.arguments import differentiable
-from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken
-from gradproof.frameworks.torch.derivatives import GradientCall
-from gradproof.frameworks.torch.graph import custom_functions
-from gradproof.frameworks.torch.makeup import numbers
-from gradproof.frameworks.torch.subject import TorchSubject
+from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
+from gradproof.frameworks.torch.introspection.autograd_graph import custom_functions
+from gradproof.frameworks.torch.storage import numbers
+from gradproof.frameworks.torch.subject.arguments import differentiable
+from gradproof.frameworks.torch.subject.derivatives import GradientCall
+from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 CLEAR = 1e3  # units of rounding that a change must exceed to be one
 PROPORTIONAL = (1.7, 2.3)  # a step of twice the size changes a smooth function this many times as much
 
 
-def detached(subject: TorchSubject, terms: Terms) -> Outcome:
-    """Move the inputs, and see which of the outputs without a gradient follow."""
+def detached(subject: TorchSubject, context: Context) -> Outcome:
+    """Perturb the inputs, and find the outputs that change although they do not require grad."""
     if not subject.detached and subject.caller.paths == [subject.call.result]:
         return KEPT
-    direction = subject.direction(terms.seed, Step(first_step(subject.numbers.precision)))
+    direction = subject.direction(context.seed, Step(first_step(subject.numbers.precision)))
     centre = _unconnected(subject, 0.0 * direction)
     if not centre:
         return KEPT
@@ -46,19 +47,19 @@ def detached(subject: TorchSubject, terms: Terms) -> Outcome:
     if not subject.detached:
         return Outcome(notes=(f"{names} changes with the inputs but does not require grad, so it was not checked.",))
     return broken(
-        "detached",
+        ContractName.DETACHED,
         f"No output requires grad, although {names} changes with the inputs.",
         hint="Look for detach(), .data, .item(), numpy() or no_grad() on the way from the inputs to the output.",
     )
 
 
 def _is_gradient_of_one_s_own(subject: TorchSubject) -> bool:
-    """Whether this is the gradient of a function, as a function, in which a rule of the user's has a part."""
+    """Return True if the subject is a gradient as a function, and a Function of the user's is involved."""
     return isinstance(subject.call, GradientCall) and bool(custom_functions(subject.call.subject.results))
 
 
 def _unconnected(subject: TorchSubject, direction: Tensor) -> dict[str, Tensor]:
-    """The values of the outputs that have no gradient, at point + direction; none where the function raises."""
+    """Return the outputs that do not require grad at point + direction; nothing if the function raises."""
     moved = subject.inputs.displaced(subject.points, subject.inputs.tensors(direction), 1.0, None)
     try:
         result = subject.caller.beside(moved)
@@ -73,7 +74,7 @@ def _unconnected(subject: TorchSubject, direction: Tensor) -> dict[str, Tensor]:
 
 
 def _follows(subject: TorchSubject, centre: Tensor, near: Tensor | None, far: Tensor | None) -> bool:
-    """Whether some entry changes clearly, and in proportion to the step."""
+    """Return True if some entry changes clearly, and in proportion to the step."""
     if near is None or far is None or not centre.shape == near.shape == far.shape:
         return False
     once, twice = near - centre, far - centre

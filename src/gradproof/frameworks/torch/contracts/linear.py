@@ -1,4 +1,4 @@
-"""A backward is linear in the incoming gradient: zero gives zero, a multiple the multiple, and a sum the sum.
+"""Contract: a backward is linear in the incoming gradient.
 
 Zero is held to rounding. A multiple is held to half the digits: some rules, such as that of the matrix exponential,
 approximate, and how depends on the size of what comes in. A sum is held to one digit, since a function may cast to any
@@ -12,41 +12,42 @@ import math
 import torch
 from torch import Tensor
 
-from gradproof.frameworks.torch.calling import LARGE
-from gradproof.frameworks.torch.contracts.comparing import NOISE, ROUNDINGS, furthest, largest, rounding_of
-from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken
-from gradproof.frameworks.torch.subject import TorchSubject
+from gradproof._options import ContractName
+from gradproof.frameworks.torch.contracts.comparison import NOISE, ROUNDINGS, furthest, largest, rounding_of
+from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
+from gradproof.frameworks.torch.subject.calling import LARGE
+from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
-FACTOR = -1024.0  # a power of two scales without rounding; its sign tells |g| from g, its size finds clipping
+FACTOR = -1024.0  # a power of two scales without rounding; its sign shows an absolute value, its size a clip
 SMALL_FACTOR = -2.0  # where the dtype holds few numbers
 COARSE = 1e-4  # the spacing of such numbers
 DIGIT = 0.05  # of the largest entry
 FEW_BITS = 2.0**20  # times the smallest normal number, below which numbers lose digits when they are scaled
 
 
-def linear(subject: TorchSubject, terms: Terms) -> Outcome:
-    """Zero gives zero, a multiple gives the multiple, and a sum gives the sum."""
-    once = terms.gradient(subject)
+def linear(subject: TorchSubject, context: Context) -> Outcome:
+    """Test that zero gives zero, a multiple gives the multiple, and a sum gives the sum."""
+    once = context.gradient(subject)
     worst, left = _left_at_zero(subject, once)
     if left:
         place = subject.inputs.locate(worst)
         return broken(
-            "linear",
+            ContractName.LINEAR,
             f"For an incoming gradient of zeros the gradient with respect to {place.path} is not zero "
             f"({left:.3g} at {place}).",
             argument=place.path,
             hint="Multiply by the incoming gradient: the backward adds something that does not depend on it.",
         )
     factor = SMALL_FACTOR if subject.numbers.precision > COARSE else FACTOR
-    many = subject.pullback(factor * terms.cotangent(subject))
+    many = subject.pullback(factor * context.cotangent(subject))
     if len(once) < LARGE and torch.equal(many, factor * once):
-        return _additive(subject, terms)
+        return _additive(subject, context)
     worst, gap = furthest(len(once), lambda where: _gap(subject, once[where], many[where] / factor, abs(factor)))
-    if not gap or not _is_beyond_rounding(subject, terms, gap):
-        return _additive(subject, terms)
+    if not gap or not _is_beyond_rounding(subject, context, gap):
+        return _additive(subject, context)
     place = subject.inputs.locate(worst)
     return broken(
-        "linear",
+        ContractName.LINEAR,
         f"{factor:g} times the incoming gradient does not give {factor:g} times the gradient with respect to "
         f"{place.path} (at {place}: {float(once[worst]):.6g}, then {float(many[worst]):.6g}).",
         argument=place.path,
@@ -54,22 +55,22 @@ def linear(subject: TorchSubject, terms: Terms) -> Outcome:
     )
 
 
-def _additive(subject: TorchSubject, terms: Terms) -> Outcome:
-    """A sum gives the sum, which is asked where the values are held against one output at a time."""
-    if not terms.apart or len(subject.centre) < 2:
+def _additive(subject: TorchSubject, context: Context) -> Outcome:
+    """Test that a sum gives the sum, if the check covers every entry of the Jacobian."""
+    if not context.full or len(subject.centre) < 2:
         return KEPT
-    cotangent, once = terms.pulled(subject)
+    cotangent, once = context.pulled(subject)
     halves = cotangent.clone(), cotangent.clone()
     for number, half in enumerate(halves):
         half[number::2] = 0.0
     expected = subject.pullback(halves[0]).clone()  # a backward may reuse memory
     expected += subject.pullback(halves[1])
     worst, gap = furthest(len(once), lambda where: _gap(subject, expected[where], once[where], 1.0))
-    if gap <= DIGIT * max(largest(once), largest(expected)) or not _is_beyond_rounding(subject, terms, gap):
+    if gap <= DIGIT * max(largest(once), largest(expected)) or not _is_beyond_rounding(subject, context, gap):
         return KEPT
     place = subject.inputs.locate(worst)
     return broken(
-        "linear",
+        ContractName.LINEAR,
         f"The sum of two incoming gradients does not give the sum of their gradients with respect to {place.path} (at "
         f"{place}: {float(once[worst]):.6g} instead of {float(expected[worst]):.6g}).",
         argument=place.path,
@@ -78,7 +79,7 @@ def _additive(subject: TorchSubject, terms: Terms) -> Outcome:
 
 
 def _left_at_zero(subject: TorchSubject, once: Tensor) -> tuple[int, float]:
-    """What an incoming gradient of zeros gives, where that is most; zero where it is no more than rounding."""
+    """Return the largest entry of the gradient for an incoming gradient of zeros, and its index; zero if rounding."""
     found = subject.pullback(torch.zeros_like(subject.centre))
     if not found.any():
         return 0, 0.0
@@ -92,15 +93,15 @@ def _left_at_zero(subject: TorchSubject, once: Tensor) -> tuple[int, float]:
 
 
 def _gap(subject: TorchSubject, once: Tensor, scaled: Tensor, factor: float) -> Tensor:
-    """How far the scaled gradient is off, where the dtype holds both."""
+    """Return the differences between a gradient and a scaled one, where the dtype can represent both."""
     comparable = once.isfinite() & scaled.isfinite() & (once.abs() < subject.numbers.largest / (4 * factor))
     return torch.where(comparable, (scaled - once).abs(), 0.0)
 
 
-def _is_beyond_rounding(subject: TorchSubject, terms: Terms, gap: float) -> bool:
-    cotangent, once = terms.pulled(subject)
+def _is_beyond_rounding(subject: TorchSubject, context: Context, gap: float) -> bool:
+    cotangent, once = context.pulled(subject)
     precision = subject.numbers.precision
-    allowed = math.sqrt(precision) * largest(once) + terms.nondet_tol + FEW_BITS * subject.inputs.tiny
+    allowed = math.sqrt(precision) * largest(once) + context.nondet_tol + FEW_BITS * subject.inputs.tiny
     if gap <= allowed:
         return False
     return gap > allowed + NOISE * rounding_of(subject.pullback, cotangent, once, subject.numbers.precision)

@@ -8,17 +8,18 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradproof.frameworks.torch.contracts.comparing import furthest, largest
-from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken
-from gradproof.frameworks.torch.subject import TorchSubject
+from gradproof._options import ContractName
+from gradproof.frameworks.torch.contracts.comparison import furthest, largest
+from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
+from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 ROUNDINGS = 1e3  # units of rounding of the largest entry, which the order of a sum may make
 
 
-def repeatable(subject: TorchSubject, terms: Terms) -> Outcome:
-    """Two pullbacks of one incoming gradient through one graph are equal."""
-    first = terms.gradient(subject)
-    second = subject.pullback(terms.cotangent(subject))
+def repeatable(subject: TorchSubject, context: Context) -> Outcome:
+    """Test that two pullbacks of one incoming gradient through one graph are equal."""
+    first = context.gradient(subject)
+    second = subject.pullback(context.cotangent(subject))
     if torch.equal(first, second):
         return KEPT
 
@@ -28,7 +29,7 @@ def repeatable(subject: TorchSubject, terms: Terms) -> Outcome:
         return torch.where(equal, 0.0, (again - once).abs().nan_to_num(torch.inf))
 
     worst, gap = furthest(len(first), difference)
-    if gap <= terms.nondet_tol:
+    if gap <= context.nondet_tol:
         return KEPT
     place = subject.inputs.locate(worst)
     message = (
@@ -36,11 +37,11 @@ def repeatable(subject: TorchSubject, terms: Terms) -> Outcome:
         f"{float(first[worst]):.9g}, then {float(second[worst]):.9g}, which differ by {gap:.2g})."
     )
     if gap <= ROUNDINGS * subject.numbers.precision * largest(first):
-        return Outcome(absent=f"{message} It is no more than sums added up in another order do.")
+        return Outcome(absent=f"{message} A sum in another order explains a difference of this size.")
     return broken(
-        "repeatable",
+        ContractName.REPEATABLE,
         message,
         argument=place.path,
         hint="Look for a backward that overwrites what was saved for it, keeps a state, or draws random numbers; "
-        "where sums are added up in any order, pass nondet_tol=.",
+        "if the order of a sum varies, pass nondet_tol=.",
     )

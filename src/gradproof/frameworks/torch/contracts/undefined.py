@@ -1,19 +1,20 @@
-"""A backward copes with incoming gradients that are undefined: they count as zeros."""
+"""Contract: a backward treats undefined incoming gradients as zeros."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-import torch
 from torch import Tensor
 
+from gradproof._options import ContractName
 from gradproof.engine.subject import DerivativeError
-from gradproof.frameworks.torch.contracts.asking import coordinates, gradients, left_out
-from gradproof.frameworks.torch.contracts.comparing import gap, noise_of_pullback
-from gradproof.frameworks.torch.contracts.standins import raises_alike_for_empty_zeros
-from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken
-from gradproof.frameworks.torch.makeup import is_sparse
-from gradproof.frameworks.torch.subject import TorchSubject
+from gradproof.frameworks.torch.contracts.comparison import gap, noise_of_pullback
+from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
+from gradproof.frameworks.torch.contracts.pullbacks import coordinates, gradients, left_out
+from gradproof.frameworks.torch.contracts.undefined_sparse import raises_alike_for_empty_zeros
+from gradproof.frameworks.torch.internals import without_gradient
+from gradproof.frameworks.torch.storage import is_sparse
+from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 from gradproof.sparse.pattern.layouts import BLOCKED
 
 ADVICE = (
@@ -22,50 +23,50 @@ ADVICE = (
 )
 STORED = "Without it, a sparse output has zeros that store nothing: read them where the output stores something."
 NARROW = (
-    "Contract 'undefined': a backward raises where its sparse incoming gradient stores nothing, which is what torch "
-    "puts in the place of one that is undefined."
+    "Contract 'undefined': a backward raises for a sparse incoming gradient that stores no entry, by which torch "
+    "replaces one that is undefined."
 )
 SHOWN = 4  # outputs named in a message
 
 
-def undefined(subject: TorchSubject, terms: Terms) -> Outcome:
-    """All undefined give zeros; some undefined give what zeros in their place give."""
+def undefined(subject: TorchSubject, context: Context) -> Outcome:
+    """Leave all incoming gradients undefined, then some, and compare with zeros in their place."""
     if subject.detached or any(result.layout in BLOCKED for result in subject.results):  # torch has no zeros of blocks
         return KEPT
     everything = range(len(subject.results))
     excused = KEPT
     for absent in (everything, *left_out(len(everything))):
         try:
-            outcome = _as_zeros(subject, terms, absent)
+            outcome = _as_zeros(subject, context, absent)
         except DerivativeError as error:
-            outcome = _raised(subject, terms, absent, error)
+            outcome = _raised(subject, context, absent, error)
         if outcome.findings:
             return outcome
         excused = outcome if outcome.notes else excused
     return excused
 
 
-def _raised(subject: TorchSubject, terms: Terms, absent: Collection[int], error: DerivativeError) -> Outcome:
-    """A backward that does not cope, unless it is with zeros of torch's own that store nothing."""
+def _raised(subject: TorchSubject, context: Context, absent: Collection[int], error: DerivativeError) -> Outcome:
+    """Return the outcome of a backward that raises; only a note if it raises for sparse zeros without entries."""
     if raises_alike_for_empty_zeros(
         subject,
         error,
-        ordinary=lambda: _pulled(subject, terms, ()),
-        undefined=lambda: _pulled(subject, terms, absent),
+        ordinary=lambda: _pulled(subject, context, ()),
+        undefined=lambda: _pulled(subject, context, absent),
     ):
         return Outcome(notes=(NARROW,))
     hint = f"{ADVICE} {STORED}" if any(map(is_sparse, subject.results)) else ADVICE
-    return broken("undefined", f"With {_named(subject, absent)} the backward raised {error}", hint=hint)
+    return broken(ContractName.UNDEFINED, f"With {_named(subject, absent)} the backward raised {error}", hint=hint)
 
 
-def _as_zeros(subject: TorchSubject, terms: Terms, absent: Collection[int]) -> Outcome:
-    """The gradient with some incoming gradients undefined, beside that with zeros in their place."""
-    found = _pulled(subject, terms, absent)
+def _as_zeros(subject: TorchSubject, context: Context, absent: Collection[int]) -> Outcome:
+    """Compare the gradient for undefined incoming gradients with that for zeros in their place."""
+    found = _pulled(subject, context, absent)
     if len(absent) == len(subject.results):
         nothing = found.new_zeros(()).expand_as(found)
-        worst = gap(nothing, found, precision=subject.numbers.precision, more=terms.nondet_tol)
+        worst = gap(nothing, found, precision=subject.numbers.precision, more=context.nondet_tol)
     else:
-        zeroed = terms.cotangent(subject).clone()
+        zeroed = context.cotangent(subject).clone()
         for number in absent:
             start, stop = subject.outputs.spans[number]
             zeroed[start:stop] = 0.0
@@ -74,14 +75,14 @@ def _as_zeros(subject: TorchSubject, terms: Terms, absent: Collection[int]) -> O
             expected,
             found,
             precision=subject.numbers.precision,
-            more=terms.nondet_tol,
+            more=context.nondet_tol,
             noise=lambda: noise_of_pullback(subject, zeroed, expected),
         )
     if worst is None:
         return KEPT
     place = subject.inputs.locate(worst.coordinate)
     return broken(
-        "undefined",
+        ContractName.UNDEFINED,
         f"With {_named(subject, absent)} the gradient with respect to {place.path} is not what zeros in their place "
         f"give ({worst} at {place}).",
         argument=place.path,
@@ -89,15 +90,11 @@ def _as_zeros(subject: TorchSubject, terms: Terms, absent: Collection[int]) -> O
     )
 
 
-def _pulled(subject: TorchSubject, terms: Terms, absent: Collection[int]) -> Tensor:
-    results = [_undefined(result) if number in absent else result for number, result in enumerate(subject.results)]
-    return coordinates(subject, gradients(subject, terms.incoming(subject), results=results))
-
-
-def _undefined(result: Tensor) -> Tensor:
-    """The result, through a node that passes on an undefined gradient whatever comes in."""
-    passed: Tensor = torch._C._functions.UndefinedGrad()(result)  # type: ignore[assignment]  # one in, one out
-    return passed
+def _pulled(subject: TorchSubject, context: Context, absent: Collection[int]) -> Tensor:
+    results = [
+        without_gradient(result) if number in absent else result for number, result in enumerate(subject.results)
+    ]
+    return coordinates(subject, gradients(subject, context.incoming(subject), results=results))
 
 
 def _named(subject: TorchSubject, absent: Collection[int]) -> str:

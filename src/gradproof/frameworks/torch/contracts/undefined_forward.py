@@ -1,4 +1,4 @@
-"""A jvp copes with tangents that are undefined or zero: both count as zeros."""
+"""Contract: a jvp treats undefined tangents as zeros, and gives zero for zero."""
 
 from __future__ import annotations
 
@@ -6,35 +6,34 @@ from collections.abc import Collection
 
 import torch
 
+from gradproof._options import ContractName
 from gradproof.engine.subject import DerivativeError, Step
-from gradproof.frameworks.torch.contracts.asking import left_out
-from gradproof.frameworks.torch.contracts.comparing import ROUNDINGS, gap, largest, noise_of_pushforward
-from gradproof.frameworks.torch.contracts.pushing import pushed
-from gradproof.frameworks.torch.contracts.terms import KEPT, Outcome, Terms, broken
-from gradproof.frameworks.torch.duals import NESTED
-from gradproof.frameworks.torch.subject import TorchSubject
+from gradproof.frameworks.torch.contracts.comparison import ROUNDINGS, gap, largest, noise_of_pushforward
+from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
+from gradproof.frameworks.torch.contracts.pullbacks import left_out
+from gradproof.frameworks.torch.contracts.pushforwards import pushed
+from gradproof.frameworks.torch.internals import zero_tensor_like
+from gradproof.frameworks.torch.subject.dual_numbers import NESTED
+from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
-NAME = "undefined-forward"
 ADVICE = "After ctx.set_materialize_grads(False) an input that carries no tangent has None for it: treat it as zeros."
 SHOWN = 4  # inputs named in a message
 
 
-def undefined_forward(subject: TorchSubject, terms: Terms) -> Outcome:
-    """Tangents of zeros give zeros; inputs without a tangent give what zeros in their place give."""
+def undefined_forward(subject: TorchSubject, context: Context) -> Outcome:
+    """Push zeros forward, then leave some tangents undefined, and compare with zeros in their place."""
     if subject.call.nested:
         return KEPT
     outcome = _at_zero(subject)
     for absent in left_out(len(subject.points)):
         if outcome is KEPT:
-            outcome = _without(subject, terms, absent)
+            outcome = _without(subject, context, absent)
     return outcome
 
 
 def _at_zero(subject: TorchSubject) -> Outcome:
-    """All tangents zeros, in the form in which torch has those that were never written, or else in the plain one."""
-    unwritten = [
-        torch._efficientzerotensor(point.shape, dtype=point.dtype, device=point.device) for point in subject.points
-    ]
+    """Push zeros without memory forward, as torch has them for tangents never written, or else ordinary zeros."""
+    unwritten = [zero_tensor_like(point) for point in subject.points]
     try:
         try:
             found = pushed(subject, unwritten)
@@ -47,20 +46,24 @@ def _at_zero(subject: TorchSubject) -> Outcome:
         return KEPT
     place = subject.outputs.locate(int(wrong.argmax()))
     return broken(
-        NAME,
+        ContractName.UNDEFINED_FORWARD,
         f"For tangents of zeros the tangent of {place.path} is not zero ({float(wrong.max()):.3g} at {place}).",
         hint="Multiply by the tangent: the jvp adds something that does not depend on it.",
     )
 
 
 def _raised(where: str, error: DerivativeError) -> Outcome:
-    """A jvp that does not cope, unless the function makes dual numbers itself: of those torch has one level."""
-    return KEPT if NESTED in str(error) else broken(NAME, f"{where} the jvp raised {error}", hint=ADVICE)
+    """Return the outcome of a jvp that raises; kept if the function opens a dual level itself, as torch has one."""
+    return (
+        KEPT
+        if NESTED in str(error)
+        else broken(ContractName.UNDEFINED_FORWARD, f"{where} the jvp raised {error}", hint=ADVICE)
+    )
 
 
-def _without(subject: TorchSubject, terms: Terms, absent: Collection[int]) -> Outcome:
-    """Some inputs without a tangent, beside zeros in their place."""
-    zeroed = subject.direction(terms.seed, Step(1.0))
+def _without(subject: TorchSubject, context: Context, absent: Collection[int]) -> Outcome:
+    """Compare inputs without a tangent with zeros in their place."""
+    zeroed = subject.direction(context.seed, Step(1.0))
     for number in absent:
         start, stop = subject.inputs.spans[number]
         zeroed[start:stop] = 0.0
@@ -76,14 +79,14 @@ def _without(subject: TorchSubject, terms: Terms, absent: Collection[int]) -> Ou
         expected,
         found,
         precision=subject.numbers.precision,
-        more=terms.nondet_tol,
+        more=context.nondet_tol,
         noise=lambda: noise_of_pushforward(subject, zeroed, expected),
     )
     if worst is None:
         return KEPT
     place = subject.outputs.locate(worst.coordinate)
     return broken(
-        NAME,
+        ContractName.UNDEFINED_FORWARD,
         f"Where {names} carries no tangent the tangent of {place.path} is not what a tangent of zeros gives "
         f"({worst} at {place}).",
         argument=paths[0],

@@ -1,0 +1,197 @@
+"""Drop-ins for `torch.autograd.gradcheck` and `gradgradcheck`, with torch's keywords."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+
+from gradproof._examine import examine
+from gradproof._options import MODES, ContractName, Options
+from gradproof.engine.results import Verdict
+from gradproof.errors import NothingToDifferentiateError
+from gradproof.frameworks.torch import trees
+from gradproof.frameworks.torch.storage import is_sparse
+from gradproof.frameworks.torch.subject.derivatives import Incoming
+
+# `torch.autograd.gradcheck` is both a module and a function in it; an import statement gives the function.
+_torch_gradcheck = importlib.import_module("torch.autograd.gradcheck")
+
+
+TOLERANT_PROBES = 4  # errors of several entries may cancel to less than the tolerance along one direction
+MISSING = ("no-forward-rule", "no-backward-rule")  # kinds of findings
+
+
+class GradcheckError(_torch_gradcheck.GradcheckError):  # type: ignore[name-defined, misc]  # found at run time
+    """A gradient could not be verified. Torch's own error is its base, so existing handlers catch it."""
+
+
+class MissingRuleError(GradcheckError, NotImplementedError):
+    """There is no derivative of the mode asked for, for which torch raises a NotImplementedError."""
+
+
+def gradcheck(
+    func: Callable[..., Any],
+    inputs: Any,
+    *,
+    eps: float | None = None,
+    atol: float | None = None,
+    rtol: float | None = None,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_batched_forward_grad: bool = False,
+    check_forward_ad: bool = False,
+    check_backward_ad: bool = True,
+    fast_mode: bool = False,
+    masked: bool | None = None,
+) -> bool:
+    """Verify gradients with torch's keywords: True, or `GradcheckError`, or False with `raise_exception=False`.
+
+    Steps and tolerances are automatic unless given: `eps` then is the size of the step, and `atol` and `rtol` are
+    accepted on top of the error bar. `fast_mode` asks about random directions; otherwise every entry of the Jacobian is
+    checked.
+
+    >>> import torch
+    >>> gradcheck(torch.sin, (torch.ones(2, dtype=torch.float64, requires_grad=True),))
+    True
+    """
+    __tracebackhide__ = True
+    if not (check_forward_ad or check_backward_ad):
+        raise AssertionError("check_forward_ad and check_backward_ad are both False: there is nothing to check.")
+    if check_batched_grad and not check_backward_ad:
+        raise AssertionError("check_batched_grad=True is about backward mode: set check_backward_ad=True too.")
+    if check_batched_forward_grad and not check_forward_ad:
+        raise AssertionError("check_batched_forward_grad=True is about forward mode: set check_forward_ad=True too.")
+    contracts = {
+        ContractName.LINEAR: True,
+        ContractName.REPEATABLE: True,
+        ContractName.UNDEFINED: check_undefined_grad,
+        ContractName.ATTRIBUTES: check_grad_dtypes or _some_sparse(inputs),
+        ContractName.BATCHED: check_batched_grad,
+        ContractName.UNDEFINED_FORWARD: check_undefined_grad,
+        ContractName.BATCHED_FORWARD: check_batched_forward_grad,
+    }
+    options = Options(
+        modes=tuple(mode for mode, asked in zip(MODES, (check_backward_ad, check_forward_ad), strict=True) if asked),
+        coverage="probe" if fast_mode else "full",
+        contracts=tuple(name for name, asked in contracts.items() if asked),
+        masked=bool(masked),
+        nondet_tol=nondet_tol,
+        dtypes=check_grad_dtypes,
+        **_accuracy(eps, atol, rtol),
+    )
+    return _verified(func, inputs, options, raise_exception=raise_exception)
+
+
+def gradgradcheck(
+    func: Callable[..., Any],
+    inputs: Any,
+    grad_outputs: Any = None,
+    *,
+    eps: float | None = None,
+    atol: float | None = None,
+    rtol: float | None = None,
+    gen_non_contig_grad_outputs: bool = False,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_fwd_over_rev: bool = False,
+    check_rev_over_rev: bool = True,
+    fast_mode: bool = False,
+    masked: bool = False,
+) -> bool:
+    """Verify the gradients of gradients, with respect to the inputs and to `grad_outputs`, with torch's keywords.
+
+    `grad_outputs` are random unless given; of those given the ones that require grad are checked.
+
+    >>> import torch
+    >>> gradgradcheck(torch.sin, (torch.ones(2, dtype=torch.float64, requires_grad=True),))
+    True
+    """
+    __tracebackhide__ = True
+    if not (check_fwd_over_rev or check_rev_over_rev):
+        raise AssertionError("check_fwd_over_rev and check_rev_over_rev are both False: there is nothing to check.")
+    for flag, asked in (("check_undefined_grad", check_undefined_grad), ("check_batched_grad", check_batched_grad)):
+        if asked and not check_rev_over_rev:
+            raise AssertionError(f"{flag}=True is about reverse mode: set it to False, or check_rev_over_rev=True too.")
+    contracts = {
+        ContractName.LINEAR: True,
+        ContractName.REPEATABLE: True,
+        ContractName.UNDEFINED: check_undefined_grad,
+        ContractName.ATTRIBUTES: check_grad_dtypes,
+        ContractName.DETACHED: check_rev_over_rev,
+        ContractName.BATCHED: check_batched_grad,
+    }
+    options = Options(
+        order=2,
+        nestings=tuple(
+            (outer, "reverse")
+            for outer, asked in zip(MODES, (check_rev_over_rev, check_fwd_over_rev), strict=True)
+            if asked
+        ),
+        coverage="probe" if fast_mode else "full",
+        contracts=tuple(name for name, asked in contracts.items() if asked),
+        masked=masked,
+        nondet_tol=nondet_tol,
+        **_accuracy(eps, atol, rtol),
+    )
+    incoming = Incoming(grad_outputs, gapped=gen_non_contig_grad_outputs)
+    return _verified(func, inputs, options, raise_exception=raise_exception, incoming=incoming)
+
+
+@contextmanager
+def replace_gradcheck() -> Iterator[None]:
+    """Replace `torch.autograd.gradcheck` and `gradgradcheck` by gradproof's while the context is open.
+
+    Code that calls torch's checks, and imports their names inside the context, is then checked by gradproof. For a
+    whole test suite set `gradproof_replace_gradcheck = true` in pytest's configuration.
+
+    >>> import torch
+    >>> with replace_gradcheck():
+    ...     torch.autograd.gradcheck is gradcheck
+    True
+    >>> torch.autograd.gradcheck is gradcheck
+    False
+    """
+    with ExitStack() as stack:
+        for replacement in (gradcheck, gradgradcheck):
+            for module in (_torch_gradcheck, torch.autograd):
+                stack.enter_context(patch.object(module, replacement.__name__, replacement))
+        yield
+
+
+def _some_sparse(inputs: Any) -> bool:
+    """Return True if an input is sparse: torch checks the layout of its gradient whatever the flags are."""
+    return any(isinstance(leaf, Tensor) and is_sparse(leaf) for _, leaf in trees.leaves(inputs, "inputs"))
+
+
+def _accuracy(eps: float | None, atol: float | None, rtol: float | None) -> dict[str, Any]:
+    probes = TOLERANT_PROBES if atol or rtol else 1
+    return {"step": eps, "atol": atol or 0.0, "rtol": rtol or 0.0, "probes": probes}
+
+
+def _verified(
+    func: Callable[..., Any], inputs: Any, options: Options, *, raise_exception: bool, incoming: Incoming | None = None
+) -> bool:
+    __tracebackhide__ = True
+    try:
+        report = examine(func, inputs, options=options, incoming=incoming)
+    except NothingToDifferentiateError:
+        return True  # whole numbers do not change along with the inputs, nor does anything claim that they do
+    lacking = bool(report.unsupported)  # each flag names a derivative
+    if report.verdict is Verdict.PASS and not lacking:
+        return True
+    if raise_exception:
+        missing = lacking or (bool(report.findings) and all(finding.kind in MISSING for finding in report.findings))
+        raise (MissingRuleError if missing else GradcheckError)(str(report))
+    return False

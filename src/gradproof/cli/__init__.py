@@ -1,0 +1,5 @@
+"""The command line: `gradproof check`, `report`, `demo` and `doctor`."""
+
+from gradproof.cli.commands import main
+
+__all__ = ["main"]

@@ -1,0 +1,232 @@
+"""The commands: check a function, render reports, show a demonstration, examine the installation.
+
+torch and whatever renders is imported by the command that needs it, so that `gradproof --help` is quick.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gradproof._check import check as check_gradients
+from gradproof._examine import session
+from gradproof._options import ContractName
+from gradproof._report import Report, reports_from_json, reports_to_html, reports_to_json
+from gradproof.cli.naming import one_line, resolve
+from gradproof.engine.results import Verdict
+from gradproof.errors import InputError
+
+CODES = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.INCONCLUSIVE: 3}
+MISUSE = 2
+IN_FULL = 5  # reports: up to this many are shown in full, more in a line or two each
+DEMO_PAGE = "gradproof-demo.html"
+
+json_option = click.option("--json", "json_file", metavar="FILE", help="Write the report as JSON; - for the terminal.")
+html_option = click.option("--html", "html_file", metavar="FILE", help="Write the report as a page of its own.")
+
+
+class Misuse(click.ClickException):
+    """A request that cannot be fulfilled: the process exits with code 2."""
+
+    exit_code = MISUSE
+
+
+class Commands(click.Group):
+    """A group of commands that reports a user's mistake in a sentence and without a traceback."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except (InputError, NotImplementedError) as error:
+            raise Misuse(str(error)) from None
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="gradproof")
+def main() -> None:
+    """Verify gradients with error bars instead of tolerances.
+
+    Exit codes: 0 all pass, 1 a gradient is wrong, 2 misuse, 3 inconclusive.
+    """
+
+
+@main.command()
+@click.argument("function", metavar="MODULE:FUNCTION")
+@click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
+@click.option("--wrt", multiple=True, metavar="WHICH", help="Check this input alone: a position, name or path.")
+@click.option("--modes", metavar="MODES", help="reverse, forward, or both with a comma.")
+@click.option("--order", type=int, default=1, show_default=True, help="1, or 2 for second derivatives.")
+@click.option(
+    "--full",
+    "coverage",
+    flag_value="full",
+    default="probe",
+    help="Check every entry instead of random directions.",
+)
+@click.option("--masked/--unmasked", default=False, help="The semantics of sparse inputs.")
+@click.option("--contracts", metavar="NAMES", help=f"Laws to check, with commas: {', '.join(ContractName)}, or none.")
+@click.option("--rtol", type=float, default=0.0, help="A relative error tolerated on top of the bar.")
+@click.option("--atol", type=float, default=0.0, help="An absolute error tolerated on top of the bar.")
+@click.option("--nondet-tol", type=float, default=0.0, help="How far two calls at the same point may differ.")
+@click.option("--probes", type=int, default=1, show_default=True, help="The number of random directions.")
+@click.option("--seed", type=int, help="The seed of inputs and directions; a report states its own.")
+@click.option("--progress/--no-progress", default=None, help="A progress bar; by default on a terminal.")
+@json_option
+@html_option
+def check(function: str, inputs: tuple[str, ...], **options: Any) -> None:
+    """Check the gradients of a function.
+
+    MODULE:FUNCTION names it: torch:sin, package.module:Function.apply, or file.py:function.
+
+    An INPUT is a small expression, such as 'randn(3,4)', 'complex128 randn(5)', 'csr(100,100,density=.05)', 'fixed
+    randint(5, high=3)' (fixed: needs no gradient), a number, or a MODULE:FACTORY that makes one input, or all.
+    """
+    json_file, html_file = options.pop("json_file"), options.pop("html_file")
+    subject = resolve(function)
+    if isinstance(subject, type):
+        raise Misuse(f"{function} is a class. Name an instance, a function, or the apply of an autograd Function.")
+    seed = session.chosen_seed(options["seed"])
+    chosen = options | {
+        "wrt": [int(each) if each.isdigit() else each for each in options["wrt"]] or None,
+        "modes": _listed(options["modes"]),
+        "contracts": _listed(options["contracts"]),
+        "seed": seed,
+    }
+    given = _inputs(inputs, seed)
+    try:
+        report = check_gradients(subject, given, **chosen)
+    except (InputError, NotImplementedError):
+        raise
+    except Exception as error:
+        raise Misuse(f"{function} could not be called: {one_line(error)}.") from None
+    _deliver([report], json_file, html_file)
+
+
+@main.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE.json...")
+@json_option
+@html_option
+def report(files: tuple[str, ...], json_file: str | None, html_file: str | None) -> None:
+    """Render reports that were written as JSON, or merge several into one."""
+    reports: list[Report] = []
+    for file in files:
+        try:
+            reports += reports_from_json(Path(file).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise Misuse(f"{file} cannot be read: {error}") from None
+        except InputError as error:
+            raise Misuse(f"{file}: {error}") from None
+    _deliver(reports, json_file, html_file)
+
+
+@main.command()
+@click.argument("title", default="")
+@click.option("--html", "html_file", default=DEMO_PAGE, show_default=True, help="Where to write the page.")
+def demo(title: str, html_file: str) -> None:
+    """Check planted bugs, and compare with what torch's own check says about each.
+
+    With a TITLE, or part of one, show the scenes of that title alone, in full.
+    """
+    from gradproof.cli.demo import played, scenes
+    from gradproof.report.words import gist
+
+    brief = not title and len(scenes()) > IN_FULL
+    seen = []
+    for shown in played(title):
+        seen.append(shown)
+        if brief:
+            click.secho(shown.title, bold=True)
+            click.echo(f"  {shown.report.verdict.value:<12}  {gist(shown.report)}")
+            click.echo(f"  {'torch':<12}  {shown.torch}")
+        else:
+            click.echo(f"── {shown.title} ".ljust(96, "─"))
+            shown.report.show()
+            click.echo()
+    if not seen:
+        raise Misuse(f"No scene is called {title!r}.")
+    wrong = sum(shown.report.verdict is Verdict.FAIL for shown in seen)
+    overlooked = sum(shown.overlooked for shown in seen)
+    click.echo(f"Found wrong: {wrong} of {len(seen)}; of these torch's check with fast_mode=True passes {overlooked}.")
+    _write_page([shown.report for shown in seen], html_file, "Planted bugs, and what gradproof says about them")
+
+
+@main.command()
+def doctor() -> None:
+    """Say what is installed here, and whether it works."""
+    from gradproof.cli.doctor import diagnose
+
+    healthy = True
+    for line in diagnose():
+        sign = {True: "✓", False: "✗", None: " "}[line.healthy]
+        click.echo(f"{sign} {line.what:<18} {line.found}")
+        healthy &= line.healthy is not False
+    sys.exit(0 if healthy else 1)
+
+
+def _listed(text: str | None) -> list[str] | None:
+    if text is None:
+        return None
+    return [] if text == "none" else [part.strip() for part in text.split(",")]
+
+
+def _inputs(texts: tuple[str, ...], seed: int) -> Any:
+    """Make the inputs from expressions and factories."""
+    import torch
+
+    from gradproof.cli.tensor_expressions import tensor_from
+
+    generator = torch.Generator().manual_seed(seed)
+    made = [_made(text) if ":" in text else tensor_from(text, generator) for text in texts]
+    return made[0] if len(made) == 1 and ":" in texts[0] else tuple(made)
+
+
+def _made(text: str) -> Any:
+    factory = resolve(text)
+    if not callable(factory):
+        return factory
+    try:
+        return factory()
+    except Exception as error:
+        raise Misuse(f"{text} could not be called: {one_line(error)}.") from None
+
+
+def _deliver(reports: list[Report], json_file: str | None, html_file: str | None) -> None:
+    """Show reports, write the files that were asked for, and exit with the code of the worst verdict."""
+    text = reports[0].to_json() if len(reports) == 1 else reports_to_json(reports)
+    if json_file == "-":
+        click.echo(text)
+    else:
+        _show(reports)
+    if json_file not in (None, "-"):
+        _write(str(json_file), text)
+    if html_file is not None:
+        _write_page(reports, html_file)
+    worst = [verdict for verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE) if any(r.verdict is verdict for r in reports)]
+    sys.exit(CODES[worst[0]] if worst else 0)
+
+
+def _show(reports: list[Report]) -> None:
+    from gradproof.report.terminal import brief
+
+    for each in reports:
+        if len(reports) <= IN_FULL:
+            each.show()
+        else:
+            click.echo(brief(each))
+
+
+def _write_page(reports: Iterable[Report], file: str, title: str = "") -> None:
+    _write(file, reports_to_html(reports, title=title))
+    click.echo(f"The report is in {file}", err=True)
+
+
+def _write(file: str, text: str) -> None:
+    try:
+        Path(file).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise Misuse(f"{file} cannot be written: {error}") from None

@@ -1,0 +1,38 @@
+"""Pieces of long vectors, and the numbers that are taken out of them.
+
+On a CPU a vector is worked on in pieces that fit its caches. On a device every operation on a piece is a kernel launch
+and every number that is taken out makes the host wait, so that pieces are large and numbers are taken out together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from gradproof.engine.subject import Array
+
+CACHED = 1 << 16  # entries: 512 KiB a vector, so that a few of them fit into a core's second-level cache
+LAUNCHED = 1 << 24  # entries: 128 MiB a vector, and about 5 GiB for the 40 of a full ladder; launches take under 1 %
+
+
+def piece_of(vector: Array) -> int:
+    """Return the number of entries to work on at once, by the device that a vector is on."""
+    return CACHED if is_on_cpu(vector) else LAUNCHED
+
+
+def is_on_cpu(vector: Array) -> bool:
+    """Return True if a vector is in the processor's memory: its device, or the type of its device, is "cpu"."""
+    return bool(getattr(vector.device, "type", vector.device) == "cpu")
+
+
+def slices(low: int, high: int, piece: int = CACHED) -> Iterator[slice]:
+    """Cut a range into slices of at most `piece` entries."""
+    return (slice(start, min(start + piece, high)) for start in range(low, high, piece))
+
+
+def columns(xp: Array, rows: Iterable[Sequence[Array]]) -> list[list[float]]:
+    """Take the 0-d arrays of a table out as floats, column by column; from a device in one transfer."""
+    table = list(zip(*rows, strict=True))
+    if is_on_cpu(table[0][0]):
+        return [list(map(float, column)) for column in table]
+    numbers: list[list[float]] = xp.stack([xp.stack(column) for column in table]).tolist()
+    return numbers

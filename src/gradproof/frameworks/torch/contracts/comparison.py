@@ -1,0 +1,103 @@
+"""Compare two vectors that should be equal up to rounding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gradproof.engine.pieces import slices
+from gradproof.engine.subject import Step
+from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
+
+ROUNDINGS = 64.0  # units of rounding in the largest entry: sums are added up in another order, kernels differ
+NOISE = 64.0  # times the noise that was measured, where rounding alone does not explain a difference
+NUDGES = (40, 104, 168)  # units of rounding by which a vector is scaled, so that every step on the way is rounded anew
+STEP = 8.0  # units of rounding by which inputs are moved to the same end
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """The coordinate where two vectors differ most, and both values there."""
+
+    coordinate: int
+    expected: float
+    found: float
+
+    def __str__(self) -> str:
+        return f"{self.found:.6g} instead of {self.expected:.6g}"
+
+
+def gap(
+    expected: Tensor, found: Tensor, *, precision: float, more: float = 0.0, noise: Callable[[], float] | None = None
+) -> Gap | None:
+    """Return the largest difference between two vectors if rounding and `more` do not explain it, else None.
+
+    Entries whose expected value is not finite are skipped.
+
+    `noise` is measured only where a difference is suspected.
+    """
+    if torch.equal(expected, found):
+        return None
+
+    def difference(where: slice) -> Tensor:
+        known = expected[where].isfinite()
+        return torch.where(known, (found[where] - expected[where]).abs(), 0.0).nan_to_num(torch.inf)
+
+    worst, distance = furthest(len(expected), difference)
+    allowed = ROUNDINGS * precision * largest(expected) + more
+    if distance <= allowed:
+        return None
+    if noise is not None and distance <= allowed + NOISE * noise():
+        return None
+    return Gap(worst, float(expected[worst]), float(found[worst]))
+
+
+def furthest(size: int, measured: Callable[[slice], Tensor]) -> tuple[int, float]:
+    """Return the index and the size of the largest entry of a vector that is computed slice by slice."""
+    place, most = 0, -torch.inf
+    for where in slices(0, size):
+        piece = measured(where)
+        highest = int(piece.argmax())
+        if float(piece[highest]) > most:
+            place, most = where.start + highest, float(piece[highest])
+    return place, most
+
+
+def rounding_of(linear: Callable[[Tensor], Tensor], vector: Tensor, image: Tensor, precision: float) -> float:
+    """Estimate the rounding error of a linear map: scale its argument by factors near one, and unscale the result."""
+    factors = [1 + nudge * precision for nudge in NUDGES]
+    return max(largest(linear(factor * vector) / factor - image) for factor in factors)
+
+
+def noise_of_pullback(subject: TorchSubject, cotangent: Tensor, gradient: Tensor) -> float:
+    """Estimate the rounding error of a gradient, from the backward and from the forward before it."""
+    moved = (subject.pullback(cotangent, step) for step in _small_steps(subject))
+    forward = max(largest(other - gradient) for other in moved)
+    return forward + rounding_of(subject.pullback, cotangent, gradient, subject.numbers.precision)
+
+
+def noise_of_pushforward(subject: TorchSubject, direction: Tensor, tangent: Tensor) -> float:
+    """Estimate the rounding error of a tangent."""
+    moved = (subject.pushforward(direction, step) for step in _small_steps(subject))
+    values = max(largest(other - tangent) for other in moved)
+    return values + rounding_of(subject.pushforward, direction, tangent, subject.numbers.precision)
+
+
+def noise_of_values(subject: TorchSubject) -> float:
+    """Estimate the rounding error of the function's values."""
+    return max(largest(subject.evaluate(step, 1.0) - subject.centre) for step in _small_steps(subject))
+
+
+def _small_steps(subject: TorchSubject) -> list[Tensor]:
+    """Return directions that move every input by a few units of rounding."""
+    return [subject.direction(seed, Step(STEP * subject.numbers.precision)) for seed in range(3)]
+
+
+def largest(vector: Tensor) -> float:
+    """Return the size of the largest finite entry; zero if there is none."""
+    if not len(vector):
+        return 0.0
+    return furthest(len(vector), lambda where: torch.where(vector[where].isfinite(), vector[where].abs(), 0.0))[1]

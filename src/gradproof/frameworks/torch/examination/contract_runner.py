@@ -1,0 +1,62 @@
+"""Test the contracts of one derivative, and add what they find to its judgement."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gradproof._options import ContractName, Options
+from gradproof.engine.results import Finding
+from gradproof.engine.subject import DerivativeError
+from gradproof.engine.verdict import Judgement
+from gradproof.frameworks.torch.contracts import CONTRACTS, Context, Contract, Outcome
+from gradproof.frameworks.torch.contracts.contract import broken
+from gradproof.frameworks.torch.examination.unsupported import all_plain, has_raised
+from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
+
+
+def with_contracts(found: Judgement, subject: TorchSubject, mode: str, options: Options, seed: int) -> Judgement:
+    """Return the judgement of a derivative with the findings and notes of the contracts of its mode."""
+    chosen = _chosen(subject, mode, options)
+    if not chosen or not subject.inputs.size or not subject.outputs.size or _has_no_derivative(found):
+        return found
+    subject.forget()
+    context = Context(seed=seed, nondet_tol=options.nondet_tol, dtypes=options.dtypes, full=options.coverage == "full")
+    findings: list[Finding] = []
+    notes: list[str] = []
+    for contract in chosen:
+        outcome = _outcome(contract, subject, context)
+        findings += outcome.findings
+        notes += outcome.notes
+        if outcome.absent and options.contracts is None:
+            notes += [f"Contract '{contract.name}': {outcome.absent}"] if all_plain(subject) else []
+        elif outcome.absent:
+            findings += broken(contract.name, outcome.absent, hint="Add the rule, or do not ask for it.").findings
+    if findings and findings[0].kind == ContractName.DETACHED and found.findings:
+        first = found.findings[0]  # the missing gradient is one mistake, and is reported once
+        detached = replace(findings[0], argument=first.argument, entries=first.entries, diagnoses=first.diagnoses)
+        findings = [detached, *findings[1:]]
+        found = replace(found, findings=())
+    return replace(found, findings=(*found.findings, *findings), notes=(*found.notes, *notes))
+
+
+def _chosen(subject: TorchSubject, mode: str, options: Options) -> list[Contract]:
+    """Return the contracts of this mode that were asked for, or those that are tested by default."""
+    if options.contracts is None:
+        return [each for each in CONTRACTS.values() if each.mode == mode and each.is_usual(subject)]
+    return [each for name, each in CONTRACTS.items() if each.mode == mode and name in options.contracts]
+
+
+def _outcome(contract: Contract, subject: TorchSubject, context: Context) -> Outcome:
+    try:
+        return contract.holds(subject, context)
+    except DerivativeError as error:
+        return broken(
+            contract.name,
+            f"The derivative raised {error}",
+            hint=f"The test of the contract '{contract.name}' made it raise; an ordinary backward does not.",
+        )
+
+
+def _has_no_derivative(found: Judgement) -> bool:
+    """Return True if the derivative raised, or if it cannot be read."""
+    return has_raised(found) or any(finding.kind == "malformed-gradient" for finding in found.findings)

@@ -1,0 +1,292 @@
+"""Examine one function: choose the derivatives to check, judge each as a subject in a mode, and join the judgements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from gradproof._options import Options
+from gradproof.engine.adjoint import adjoint_disagreement
+from gradproof.engine.diagnosis import diagnosed
+from gradproof.engine.findings import raised
+from gradproof.engine.jacobian.cover import Progress, judge_fully
+from gradproof.engine.judging import judge
+from gradproof.engine.options import Probing
+from gradproof.engine.pictures import heat_map
+from gradproof.engine.precision import judge_rounded
+from gradproof.engine.results import Obstacle, Reason, Verdict
+from gradproof.engine.scales import overshadowed
+from gradproof.engine.subject import DerivativeError, Subject
+from gradproof.engine.thresholds import HANDFUL, MANY
+from gradproof.engine.verdict import Judgement
+from gradproof.engine.views import in_mode
+from gradproof.errors import InputError
+from gradproof.frameworks.torch.examination.contract_runner import with_contracts
+from gradproof.frameworks.torch.examination.culprits import with_culprits
+from gradproof.frameworks.torch.examination.unsupported import has_raised, is_unsupported, joined, unsupported
+from gradproof.frameworks.torch.internals import dual_level_is_open
+from gradproof.frameworks.torch.introspection.autograd_graph import (
+    custom_functions,
+    differentiable_once,
+    has_forward_rule,
+)
+from gradproof.frameworks.torch.subject.derivatives import Incoming, derivative
+from gradproof.frameworks.torch.subject.numpy_subject import for_the_engine, silence
+from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
+from gradproof.frameworks.torch.subject.widening import widened
+
+OF_VALUES = ("wrong-gradient", "non-finite-gradient")  # kinds of findings that values can settle
+PATTERN = (Reason.JUMP, Reason.DOMAIN, Reason.NONDETERMINISTIC)  # of a function of the pattern, not the values
+SHADOW = (
+    "{outputs}: tiny compared with other outputs, whose rounding may hide an error in the gradient. Check a function "
+    "that returns these outputs alone."
+)
+SEMANTICS = {
+    True: "(masked=True: the stored entries are the inputs.)",
+    False: "(masked=False: every entry is an input, and zero where nothing is stored.)",
+}
+REPEATS = 4  # pullbacks that are compared to measure nondeterminism
+MARGIN = 4.0  # times the largest difference among them: further pullbacks may differ more
+DOUBLE = 1e-15  # the spacing of double-precision numbers near one is below this
+
+
+def _silent(_done: int, _of: int) -> None:
+    """Show no progress."""
+
+
+class Examination:
+    """The checks of one function at one point."""
+
+    is_whole = True  # a part of a function is examined by `_PartExamination`
+
+    def __init__(
+        self,
+        subject: TorchSubject,
+        options: Options,
+        seed: int,
+        *,
+        incoming: Incoming | None = None,
+        progress: Progress = _silent,
+    ) -> None:
+        self.subject, self.options, self.seed, self.progress = subject, options, seed, progress
+        self.draws_maps = self.is_whole and options.explain
+        self.finds_culprits = self.draws_maps and options.order == 1
+        self.incoming = incoming or Incoming()
+        self.notes: list[str] = []
+        self.derivatives: dict[str, None] = {}
+
+    def judgement(self) -> Judgement:
+        """Judge every derivative that was asked for, and join the judgements."""
+        if dual_level_is_open() and "forward" in self._asked():
+            raise InputError(
+                "A forward_ad.dual_level is open, and torch allows one alone. Leave it before checking forward mode."
+            )
+        if self.subject.mutated:
+            whole = _mutated(self.subject.mutated)
+        else:
+            whole = joined(list(self._second_order() if self.options.order == 2 else self._first_order()))
+            whole = with_culprits(whole, self.subject, self._part) if self.finds_culprits else whole
+        notes = (*dict.fromkeys(whole.notes), *self.subject.notes, *self.notes)
+        return whole if notes == whole.notes else replace(whole, notes=notes)
+
+    def _part(self, part: TorchSubject) -> Judgement:
+        """Judge a part of the function by itself, with one probe and no contracts."""
+        brief = replace(self.options, coverage="probe", contracts=(), probes=1, progress=False)
+        return _PartExamination(part, brief, self.seed).judgement()
+
+    def _asked(self) -> set[str]:
+        return {*(self.options.modes or ()), *(mode for nesting in self.options.nestings or () for mode in nesting)}
+
+    def _modes(self) -> tuple[str, ...]:
+        if self.options.modes is not None:
+            return self.options.modes
+        own = custom_functions(self.subject.results)
+        if own and all(map(has_forward_rule, own)) and not self.subject.call.bypassed:
+            return ("reverse", "forward")
+        if without := [kind.__name__ for kind in own if not has_forward_rule(kind)]:
+            self.notes.append(f"{', '.join(without[:8])}: no jvp, so forward mode was not checked.")
+        return ("reverse",)
+
+    def _first_order(self) -> Iterator[Judgement]:
+        modes = self._modes()
+        answers = {mode: self._judged(self.subject, mode, mode) for mode in modes}
+        if len(answers) == 2:
+            answers = self._compared(answers)
+        if tiny := overshadowed(self.subject):
+            self.notes.append(SHADOW.format(outputs=", ".join(tiny[:8])))
+        yield from answers.values()
+
+    def _second_order(self) -> Iterator[Judgement]:
+        for inner, outers in self._nestings().items():
+            try:
+                derived = derivative(self.subject, inner, self.incoming)
+            except InputError:
+                raise
+            except Exception as error:
+                for label in (f"{outer} over {inner}" for outer in outers):
+                    failed = _failed(self.subject, label, inner, error)
+                    yield unsupported(failed, label) if is_unsupported(self.subject, inner, failed) else failed
+                continue
+            for outer in outers:
+                label = f"{outer} over {inner}"
+                if outer == "reverse" and differentiable_once(derived.results):
+                    reason = NotImplementedError("the backward is marked as once_differentiable")
+                    yield _failed(derived, label, outer, reason)
+                else:
+                    found = self._retried(self._judged(derived, outer, label), inner, outer, label)
+                    yield (
+                        self._without_tangents_of_jvps(derived, found, label) if outer == inner == "forward" else found
+                    )
+
+    def _without_tangents_of_jvps(self, derived: TorchSubject, found: Judgement, label: str) -> Judgement:
+        """Judge forward over forward of a Function with a jvp, of which torch takes all second tangents for zeros.
+
+        That is a failure if nothing else was asked for, and a note beside the other nestings.
+        """
+        own = [kind.__name__ for kind in custom_functions(self.subject.results) if has_forward_rule(kind)]
+        if not own or found.verdict is not Verdict.FAIL or (has_raised(found) and set(self.derivatives) == {label}):
+            return found
+        del self.derivatives[label]
+        reason = f"torch ignores second tangents of a Function's jvp ({', '.join(own[:8])})"
+        failed = _failed(derived, label, "forward", NotImplementedError(reason))
+        return failed if not self.derivatives else unsupported(failed, label)
+
+    def _retried(self, found: Judgement, inner: str, outer: str, label: str) -> Judgement:
+        """Judge reverse over forward again by `torch.func.jvp` if reverse mode cannot differentiate dual numbers."""
+        if (outer, inner) != ("reverse", "forward") or not has_raised(found):
+            return found
+        try:
+            again = self._judged(derivative(self.subject, inner, self.incoming, functionally=True), outer, label)
+        except Exception:  # not every function can be pushed that way
+            return found
+        if has_raised(again):
+            return found
+        note = f"{label}: checked by torch.func.jvp, since dual numbers raised: {found.findings[0].message}"
+        return replace(again, notes=(*again.notes, note))
+
+    def _nestings(self) -> dict[str, list[str]]:
+        """Return the outer modes for each inner mode."""
+        if self.options.nestings is None:
+            modes = self._modes()
+            found = {inner: list(modes) for inner in modes}
+            if self.options.modes is None and "forward" in modes:
+                found["forward"].remove("forward")
+                self.notes.append(
+                    "Forward over forward was not checked: torch ignores second tangents of a Function's jvp."
+                )
+            return found
+        given: dict[str, list[str]] = {}
+        for outer, inner in self.options.nestings:
+            given.setdefault(inner, []).append(outer)
+        return given
+
+    def _judged(self, subject: TorchSubject, mode: str, label: str) -> Judgement:
+        """Judge one derivative; one in low precision by the same function in double precision, if that runs."""
+        self.derivatives[label] = None
+        options, seed = self.options, self.seed
+        ask = partial(judge_fully, progress=self.progress) if options.coverage == "full" else judge
+        ask = _explaining(ask) if options.explain else ask
+        wide = widened(subject) if subject.numbers.precision > DOUBLE and options.step is None else None
+        judged = shown = in_mode(for_the_engine(subject), mode)
+        if wide is not None:
+            shown = in_mode(for_the_engine(wide), mode)
+            ask = partial(judge_rounded, wide=shown, judged=ask)
+        probing = self._probing(subject, mode)
+        with silence():
+            found = ask(judged, probes=options.probes, seed=seed, options=probing)
+            if self.draws_maps and any(each.kind == "wrong-gradient" for each in found.findings):
+                blocks = HANDFUL if options.coverage == "full" else MANY
+                found = replace(found, maps=heat_map(shown, seed, probing, blocks=blocks, measured=found.measured))
+        found = with_contracts(found, subject, mode, options, seed).named(label)
+        return unsupported(found, label) if is_unsupported(subject, mode, found) else _with_semantics(subject, found)
+
+    def _probing(self, subject: TorchSubject, mode: str) -> Probing:
+        """Return the engine's options. A measured nondeterminism of the backward is tolerated in every entry."""
+        probing = self.options.probing
+        if not probing.nondet_tol or mode != "reverse" or not subject.inputs.size or not subject.outputs.size:
+            return probing
+        try:
+            answers = [subject.pullback(subject.cotangent(self.seed)) for _ in range(REPEATS)]
+        except DerivativeError:  # the check itself reports it
+            return probing
+        width = max(float((answer - answers[0]).abs().max()) for answer in answers[1:])
+        if not 0 < width <= probing.nondet_tol:
+            return probing
+        allowed = min(MARGIN * width, probing.nondet_tol)
+        self.notes.append(
+            f"The backward is nondeterministic: its gradients differ by {width:.1e} from call to call (nondet_tol="
+            f"{probing.nondet_tol:g}). An error of less than {allowed:.1e} in an entry cannot be detected."
+        )
+        return replace(probing, atol=max(probing.atol, allowed))
+
+    def _compared(self, answers: dict[str, Judgement]) -> dict[str, Judgement]:
+        """Compare both modes: of values, pullback and pushforward, the one that contradicts the other two is wrong."""
+        reverse, forward = answers["reverse"], answers["forward"]
+        if reverse.verdict is Verdict.FAIL and forward.verdict is Verdict.PASS:
+            answers["reverse"] = _explained(reverse, "The pushforward agrees with the values: the backward is wrong.")
+        elif forward.verdict is Verdict.FAIL and reverse.verdict is Verdict.PASS:
+            answers["forward"] = _explained(forward, "The pullback agrees with the values: the jvp is wrong.")
+        elif reverse.verdict is Verdict.PASS and forward.verdict is Verdict.PASS:
+            finding = adjoint_disagreement(self.subject, self.seed, self.options.probing)
+            if finding is not None:
+                answers["forward"] = replace(forward, findings=(finding,))
+        return answers
+
+
+class _PartExamination(Examination):
+    """The check of one part of a wrong function: with a diagnosis, but without a heat map and without culprits."""
+
+    is_whole = False
+
+
+def _explaining(ask: Callable[..., Judgement]) -> Callable[..., Judgement]:
+    """Return a judge that also diagnoses what it finds wrong."""
+
+    def judged(subject: Subject, *, seed: int, **options: Any) -> Judgement:
+        return diagnosed(subject, ask(subject, seed=seed, **options), seed)
+
+    return judged
+
+
+def _with_semantics(subject: TorchSubject, found: Judgement) -> Judgement:
+    """Add to findings about sparse inputs the semantics under which they hold."""
+    if subject.inputs.plain:
+        return found
+    obstacle = found.obstacle
+    if obstacle and not found.findings and not subject.semantics.masked and obstacle.reason in PATTERN:
+        hint = "If the function depends on which entries are stored, only masked=True has a derivative: pass that."
+        return replace(found, obstacle=replace(obstacle, hint=f"{obstacle.hint} {hint}"))
+    findings = [
+        replace(finding, message=f"{finding.message} {SEMANTICS[subject.semantics.masked]}")
+        if any(entry.stored is not None for entry in finding.entries)
+        else finding
+        for finding in found.findings
+    ]
+    return replace(found, findings=tuple(findings))
+
+
+def _explained(judgement: Judgement, side: str) -> Judgement:
+    if has_raised(judgement):
+        return judgement
+    findings = tuple(
+        replace(finding, message=f"{finding.message} {side}") if finding.kind in OF_VALUES else finding
+        for finding in judgement.findings
+    )
+    return replace(judgement, findings=findings)
+
+
+def _failed(subject: TorchSubject, label: str, inner: str, error: Exception) -> Judgement:
+    """Judge a first derivative that cannot be computed, and so cannot be differentiated."""
+    absent = isinstance(error, NotImplementedError)
+    cause = DerivativeError(f"{type(error).__name__}: {error}", absent=absent)
+    finding = raised(in_mode(subject, inner), cause)
+    return Judgement(findings=(finding,)).named(label)
+
+
+def _mutated(paths: list[str]) -> Judgement:
+    message = f"The function writes to {', '.join(paths)}, so its value at the point is not well defined."
+    return Judgement(
+        obstacle=Obstacle(Reason.MUTATION, message, "Clone the input inside the function before writing to it.")
+    )

@@ -1,0 +1,66 @@
+"""The private parts of torch that gradproof needs, each behind a function: the file to adapt to a release of torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, _efficientzerotensor, nn
+from torch._C import _functions
+from torch._C._functorch import is_functorch_wrapped_tensor
+from torch.autograd import forward_ad
+
+
+def version_of(tensor: Tensor) -> int:
+    """Return how often autograd has seen a tensor being written to.
+
+    >>> version_of(torch.zeros(2).add_(1))
+    1
+    """
+    return tensor._version
+
+
+def dual_level_is_open() -> bool:
+    """Return True inside a `forward_ad.dual_level`."""
+    return forward_ad._current_level >= 0
+
+
+def is_zero_tensor(tensor: Tensor) -> bool:
+    """Return True for a tensor of zeros that torch represents without memory."""
+    return tensor._is_zerotensor()
+
+
+def zero_tensor_like(tensor: Tensor) -> Tensor:
+    """Return zeros that torch represents without memory, as it does for tangents that were never written."""
+    return _efficientzerotensor(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+
+
+def function_class(node: Any) -> type[torch.autograd.Function] | None:
+    """Return the autograd Function written in Python behind a node of the graph; None for torch's own nodes."""
+    return getattr(type(node), "_forward_cls", None)
+
+
+def gradient_metadata(node: Any, number: int) -> Any:
+    """Return the shape, dtype and device that a node expects of one of its incoming gradients."""
+    return node._input_metadata[number]
+
+
+def without_gradient(result: Tensor) -> Tensor:
+    """Return the result behind a node that passes on an undefined gradient, whatever comes in."""
+    passed: Tensor = _functions.UndefinedGrad()(result)  # type: ignore[assignment]  # one in, one out
+    return passed
+
+
+def is_transformed(tensor: Tensor) -> bool:
+    """Return True for a tensor inside a transformation of `torch.func`, which has no numbers of its own."""
+    return is_functorch_wrapped_tensor(tensor)
+
+
+def mark_as_parameter(tensor: Tensor) -> None:
+    """Make torch treat a tensor as an `nn.Parameter`, although its class is another."""
+    tensor._is_param = True  # what isinstance of nn.Parameter looks at
+
+
+def buffers_of(module: nn.Module) -> dict[str, Tensor | None]:
+    """Return the dict in which a module keeps its own buffers."""
+    return module._buffers

@@ -1,0 +1,51 @@
+"""Inspect the autograd graph behind some results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradproof.frameworks.torch.internals import function_class
+
+NODES = 20_000  # at most: the graph is inspected for notes and defaults, which are not worth more time
+
+
+def nodes(results: Sequence[Tensor]) -> Iterator[Any]:
+    """Yield the nodes behind these results, each once."""
+    waiting = [tensor.grad_fn for tensor in results if tensor.grad_fn is not None]
+    seen = set(waiting)
+    while waiting and len(seen) < NODES:
+        node = waiting.pop()
+        yield node
+        for following, _ in node.next_functions:
+            if following is not None and following not in seen:
+                seen.add(following)
+                waiting.append(following)
+
+
+def custom_functions(results: Sequence[Tensor]) -> list[type[torch.autograd.Function]]:
+    """Return the classes of the user's own autograd Functions behind the results; those of torch are left out."""
+    found = (function_class(node) for node in nodes(results))
+    return list(dict.fromkeys(kind for kind in found if kind is not None and not _is_of_torch(kind)))
+
+
+def _is_of_torch(kind: type[torch.autograd.Function]) -> bool:
+    return kind.__module__.split(".", 1)[0] == "torch"
+
+
+def has_forward_rule(kind: type[torch.autograd.Function]) -> bool:
+    """Return True if a Function defines its own jvp."""
+    return kind.jvp is not torch.autograd.Function.jvp
+
+
+def has_batching_rule(kind: type[torch.autograd.Function]) -> bool:
+    """Return True if a Function defines its own vmap."""
+    return kind.vmap is not torch.autograd.Function.vmap and not kind.generate_vmap_rule
+
+
+def differentiable_once(results: Sequence[Tensor]) -> bool:
+    """Return True if a backward behind these results, themselves gradients, refuses to be differentiated."""
+    return any(node.name() == "torch::autograd::Error" for node in nodes(results))

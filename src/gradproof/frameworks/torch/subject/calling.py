@@ -1,0 +1,255 @@
+"""Call a function at a point and at perturbed points, without lasting effects on the caller's objects."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from gradproof.errors import InputError
+from gradproof.frameworks.torch import trees
+from gradproof.frameworks.torch.internals import dual_level_is_open, is_transformed, version_of
+from gradproof.frameworks.torch.storage import fills_its_storage, is_plain, replica, same_numbers
+from gradproof.frameworks.torch.subject.arguments import Call, Slot, differentiable
+from gradproof.frameworks.torch.subject.captured_tensors import HeldBuffers
+from gradproof.frameworks.torch.subject.random_state import HeldGenerators
+
+LARGE = 1 << 16  # entries from which on a tensor that is not written to is passed without a copy
+REFUSED = "cannot have requires_grad True"  # torch's words for an argument that none of its rules is about
+
+
+@dataclass(slots=True)
+class Tally:
+    """The calls and the time that a check has spent so far."""
+
+    evaluations: int = 0
+    pullbacks: int = 0
+    pushforwards: int = 0
+    inside: float = 0.0
+
+
+class Timed:
+    """A context that adds its duration to the time spent in the user's code."""
+
+    __slots__ = ("_began", "_tally")
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+
+    def __enter__(self) -> None:
+        self._began = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self._tally.inside += time.perf_counter() - self._began
+
+
+class BypassedError(Exception):
+    """The function uses the caller's own tensors and not its arguments, so that this derivative cannot be computed."""
+
+
+class Caller:
+    """A function, the tensors it receives, and those of them that are varied.
+
+    Random draws are the same in every call. What the function is found to write to is copied afresh for every call.
+
+    A function may use the caller's own tensors instead of its arguments, such as the parameters of a module that it
+    calls. These tensors then hold other memory while a call runs, and their own again afterwards.
+    """
+
+    def __init__(self, call: Call, varied: list[int], slots: list[Slot], tally: Tally) -> None:
+        self.call, self.varied, self.slots, self.tally = call, varied, slots, tally
+        self._tensors = [slot.tensor for slot in slots]
+        self._rest: list[tuple[int, Callable[[], Tensor]]] = []
+        for slot in slots:
+            _refuse_tangent(slot)
+        self.draws = self.needs_graph = False
+        self.written: list[bool] = []
+        self.paths: list[str] = []
+        self._generators = HeldGenerators()
+        self._buffers = HeldBuffers(call.function)
+
+    def at_the_point(self) -> tuple[list[Tensor], Any]:
+        """Return private copies of all tensors, and the result of a call on them with a graph."""
+        copies = [replica(slot.tensor) for slot in self.slots]
+        for copy, slot in zip(copies, self.slots, strict=True):
+            if slot.tensor.requires_grad and differentiable(copy):
+                copy.requires_grad_()
+        for number in self.varied:
+            copies[number].requires_grad_()
+        try:
+            result = self._graphed(copies)
+        except BaseException as error:
+            self.restore()
+            self._refuse_what_torch_refuses(error)
+            if isinstance(error, Exception):
+                error.add_note(
+                    f"gradproof: {self.call.name} raised this at the given inputs, before anything was checked."
+                )
+            raise
+        self.draws = self._generators.moved()
+        if self.draws:
+            self._after = self._generators.now()
+        self.written = [not _same(slot.tensor, copy) for slot, copy in zip(self.slots, copies, strict=True)]
+        for number in self.call.bypassed:
+            copies[number] = self.slots[number].tensor  # which is what the graph leads to
+        rest = (number for number in range(len(copies)) if number not in self.varied)
+        self._rest = [(number, _copier(self._tensors[number], written=self.written[number])) for number in rest]
+        return copies, result
+
+    def _refuse_what_torch_refuses(self, error: BaseException) -> None:
+        """Raise an error that names the inputs of `wrt` with respect to which torch has no derivative."""
+        named = [self.slots[number].path for number in self.varied if not self.slots[number].tensor.requires_grad]
+        if named and REFUSED in str(error):
+            raise InputError(
+                f"{self.call.name} cannot be differentiated with respect to all of {', '.join(named[:8])}: {error} "
+                "Leave that out of wrt=."
+            ) from error
+
+    def beside(self, moved: Sequence[Tensor], rest: Sequence[Tensor] | None = None) -> Any:
+        """Return the result for perturbed inputs, without a graph unless the function needs one.
+
+        `rest` are copies of all tensors, for callers that have to make them beforehand (see `copies`).
+        """
+        tensors = self._with(moved, rest)
+        if self.needs_graph:
+            return self._with_graph(tensors)
+        try:
+            if not torch.is_grad_enabled() or dual_level_is_open():  # tangents need no graph, but its rules
+                return self._called(tensors)
+            with torch.no_grad():
+                return self._called(tensors)
+        except Exception as first:
+            try:
+                result = self._with_graph(tensors)
+            except Exception:
+                raise first from None
+            self.needs_graph = True
+            return result
+
+    def differentiably(self, leaves: Sequence[Tensor]) -> Any:
+        """Return the result for other varied tensors, with a graph that leads to them."""
+        if self.call.bypassed:
+            raise BypassedError("the graph leads to the caller's own tensors")
+        return self._graphed(self._with(leaves))
+
+    def copies(self) -> list[Tensor]:
+        """Return all tensors; those that are not varied as copies, or as views if they are large and not written to."""
+        tensors = self._tensors.copy()
+        for number, copy in self._rest:
+            own, tensors[number] = tensors[number], copy()
+            if own.requires_grad:
+                tensors[number].requires_grad_()
+        return tensors
+
+    def results(self, result: Any) -> list[Tensor]:
+        """Return the tensors at the paths of the differentiable results of the first call."""
+        if isinstance(result, Tensor):
+            return [result]
+        found = dict(trees.leaves(result, self.call.result))
+        return [tensor for path in self.paths if isinstance(tensor := found.get(path), Tensor)]
+
+    def timed(self, *, calling: bool = False) -> Timed:
+        """Return a context that times the user's code, with the random generators set for a call or for a derivative.
+
+        A call draws the same numbers as the first call. A backward draws the numbers that follow, as it does in use.
+        """
+        if self.draws and calling:
+            self._generators.restore()
+        elif self.draws and not self._generators.moved():
+            self._after.restore()
+        return Timed(self.tally)
+
+    def restore(self) -> None:
+        """Restore the random generators and the buffers of visible modules."""
+        self._buffers.restore()
+        if self.draws or self._generators.moved():
+            self._generators.restore()
+
+    def _called(self, tensors: Sequence[Tensor]) -> Any:
+        self.tally.evaluations += 1
+        if self.draws:
+            self._generators.restore()
+        began = time.perf_counter()
+        try:
+            if not self.call.bypassed:
+                return self.call.invoke(tensors)
+            with self._lending(tensors) as own:
+                return self.call.invoke(own)
+        finally:
+            self.tally.inside += time.perf_counter() - began
+
+    @contextmanager
+    def _lending(self, tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+        """Give the caller's own tensors other values while the context is open, if the function uses them."""
+        own = {number: self.slots[number].tensor for number in self.call.bypassed}
+        if not all(_is_ordinary(tensors[number]) for number in own):
+            raise BypassedError("the caller's own tensors carry no tangents, and are no batches")
+        memory = {number: tensor.detach() for number, tensor in own.items()}
+        try:
+            for number, tensor in own.items():
+                tensor.data = tensors[number].detach()
+            yield [own.get(number, tensor) for number, tensor in enumerate(tensors)]
+        finally:
+            for number, tensor in own.items():
+                tensor.data = memory[number]
+
+    def _graphed(self, tensors: Sequence[Tensor]) -> Any:
+        if torch.is_grad_enabled():
+            return self._called(tensors)
+        with torch.enable_grad():
+            return self._called(tensors)
+
+    def _with(self, moved: Sequence[Tensor], rest: Sequence[Tensor] | None = None) -> list[Tensor]:
+        tensors = self.copies() if rest is None else list(rest)
+        for number, tensor in zip(self.varied, moved, strict=True):
+            tensors[number] = tensor
+        return tensors
+
+    def _with_graph(self, tensors: list[Tensor]) -> Any:
+        fresh = [tensor if is_dual(tensor) else tensor.detach() for tensor in tensors]
+        for tensor, slot in zip(fresh, self.slots, strict=True):
+            if slot.tensor.requires_grad and differentiable(tensor):
+                tensor.requires_grad_()
+        for number in self.varied:
+            fresh[number].requires_grad_()
+        return self._graphed(fresh)
+
+
+def _copier(tensor: Tensor, *, written: bool) -> Callable[[], Tensor]:
+    """Return a function that makes a copy of a tensor for one call."""
+    still = tensor.detach()
+    if tensor.numel() >= LARGE and not written:
+        return still.detach
+    return still.clone if is_plain(still) and fills_its_storage(still) else partial(replica, still)
+
+
+def is_dual(tensor: Tensor) -> bool:
+    """Return True if a tensor carries a tangent."""
+    if not dual_level_is_open():
+        return False
+    return forward_ad.unpack_dual(tensor).tangent is not None  # type: ignore[no-untyped-call]  # torch's own
+
+
+def _is_ordinary(tensor: Tensor) -> bool:
+    """Return True if a tensor is numbers in memory, and nothing that a transformation of torch's made of them."""
+    return not is_dual(tensor) and not is_transformed(tensor)
+
+
+def _refuse_tangent(slot: Slot) -> None:
+    if is_dual(slot.tensor):
+        raise InputError(
+            f"{slot.path} carries a tangent already: it was made by make_dual, or inside a jvp. Pass the plain tensor, "
+            "forward_ad.unpack_dual(x).primal; tangents are made here."
+        )
+
+
+def _same(before: Tensor, after: Tensor) -> bool:
+    """Whether a copy still is what it was copied from: never written to, of the same form, and equal bit for bit."""
+    return not version_of(after) and same_numbers(before, after)

@@ -1,0 +1,55 @@
+"""Messages about errors of torch, and about tensors of unexpected shapes and layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from gradproof.engine.subject import DerivativeError
+from gradproof.frameworks.torch.storage import is_plain
+from gradproof.sparse.pattern.layouts import name_of
+
+ABSENT = (
+    "once_differentiable",
+    "setup_context",
+    "Nested forward mode",
+    "is not implemented",
+)  # words in the messages of rules that are not there
+MEANINGS = {
+    "input_is_complex == grad_is_complex": "a complex gradient was given for a real input (return its real part): ",
+    "its forward grad to be floating point": "the jvp gave None for the tangent of an output that can be "
+    "differentiated (return zeros): ",
+    "tangent have the same layout as primal": "the forward returned a view of a tensor of its own, which dual numbers "
+    "cannot follow (return a clone() of it): ",
+}  # of words in autograd's own errors
+
+
+def derivative_error(error: Exception, *, absent: bool = False) -> DerivativeError:
+    """Wrap an error of autograd with an explanation of its cause; `absent` says that there is no rule to raise."""
+    absent = absent or isinstance(error, NotImplementedError) or any(word in str(error) for word in ABSENT)
+    return DerivativeError(f"{type(error).__name__}: {cause_of(error)}{error}", absent=absent)
+
+
+def cause_of(error: Exception) -> str:
+    """Return an explanation of an error of autograd whose message does not give its cause; empty for others."""
+    return next((meaning for words, meaning in MEANINGS.items() if words in str(error)), "")
+
+
+def shapes(tensors: Sequence[Tensor]) -> str:
+    """Describe the shapes of tensors, and which are complex or not strided."""
+    return ", ".join(f"{tuple(tensor.shape)}{_remark(tensor)}" for tensor in tensors) or "nothing"
+
+
+def _remark(tensor: Tensor) -> str:
+    layout = () if is_plain(tensor) else (name_of(tensor.layout),)
+    remarks = (*layout, "complex") if tensor.is_complex() else layout
+    return f" ({', '.join(remarks)})" if remarks else ""
+
+
+def kind_of(result: Any) -> str:
+    """Describe what a function returned."""
+    if isinstance(result, Tensor):
+        return f"a tensor of {result.dtype}"
+    return "None" if result is None else f"a {type(result).__name__}"

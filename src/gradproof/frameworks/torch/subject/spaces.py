@@ -1,0 +1,237 @@
+"""Collections of tensors as one real vector space: coordinates in double precision, a chart for each tensor."""
+
+from __future__ import annotations
+
+import functools
+import math
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradproof.engine.results import Place
+from gradproof.engine.subject import DerivativeError
+from gradproof.frameworks.torch.charts import Chart, Strided
+from gradproof.frameworks.torch.storage import real_dtype
+
+HANDFUL = 32  # entries for which a call of torch takes longer than Python's own arithmetic
+SAMPLE = 4096  # entries looked at to learn a tensor's scale
+WILD = 30.0  # root mean square over geometric mean, beyond which a tensor has no common scale
+BLOCK = 1 << 16  # random numbers drawn one by one; longer directions are products of two draws
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The coordinates of one tensor."""
+
+    path: str
+    chart: Chart
+    dtype: torch.dtype
+    device: torch.device
+    start: int
+    stop: int
+
+    @property
+    def label(self) -> str:
+        """The path, dtype and shape of the tensor."""
+        words = self.chart.words()
+        kind = f"{str(self.dtype).removeprefix('torch.')}{list(self.chart.shape)}"
+        return f"{self.path}: {kind}" + (f" ({words})" if words else "")
+
+
+@functools.cache
+def _limits(dtype: torch.dtype) -> tuple[float, float, float]:
+    """Return the spacing of numbers near one, the largest number, and the spacing of the smallest numbers."""
+    info = torch.finfo(dtype)
+    return info.eps, info.max, info.smallest_normal * info.eps
+
+
+class Space:
+    """The coordinates of several named tensors, in order."""
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        tensors: Sequence[Tensor],
+        charts: Sequence[Chart],
+        device: torch.device | None = None,
+    ) -> None:
+        """`device` is where the coordinates are held; by default that of the first tensor."""
+        self.parts: list[Part] = []
+        self.size = 0
+        self.precision = 0.0  # the spacing of numbers near one, the coarsest
+        self.largest = math.inf  # finite number in any dtype
+        self.tiny = 0.0  # distance between the smallest numbers
+        self.plain = True  # nothing but strided tensors
+        for path, tensor, chart in zip(paths, tensors, charts, strict=True):
+            start, self.size = self.size, self.size + chart.size
+            self.parts.append(Part(path, chart, tensor.dtype, tensor.device, start, self.size))
+            precision, largest, tiny = _limits(tensor.dtype)
+            self.precision, self.tiny = max(self.precision, precision), max(self.tiny, tiny)
+            self.largest = min(self.largest, largest)
+            self.plain = self.plain and isinstance(chart, Strided)
+        self.device = device or (tensors[0].device if tensors else torch.device("cpu"))
+
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        """The range of coordinates that each tensor holds."""
+        return [(part.start, part.stop) for part in self.parts]
+
+    @property
+    def gathered(self) -> bool:
+        """Whether coordinates are copied out of larger tensors, as the stored values of sparse ones are."""
+        return not self.plain
+
+    @property
+    def entries(self) -> int:
+        """The number of coordinates without those that are internal to a chart."""
+        return self.size - sum([part.chart.hidden for part in self.parts])
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The path, dtype and shape of each tensor."""
+        return tuple([part.label for part in self.parts])
+
+    @property
+    def remarks(self) -> list[str]:
+        """The notes of the charts."""
+        return [remark for part in self.parts for remark in part.chart.remarks(part.path)]
+
+    def fits(self, tensors: Sequence[Tensor]) -> bool:
+        """Return True if these tensors have the shapes and layouts of this space."""
+        fitting = [part.chart.fits(tensor) for part, tensor in zip(self.parts, tensors, strict=False)]
+        return len(fitting) == len(tensors) == len(self.parts) and all(fitting)
+
+    def coordinates(self, tensors: Sequence[Tensor | None]) -> Tensor:
+        """Return all coordinates as one vector, zeros for None; a single tensor of real doubles shares its memory."""
+        pieces = [self._coordinates(part, tensor) for part, tensor in zip(self.parts, tensors, strict=True)]
+        return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+
+    def tensors(self, vector: Tensor) -> list[Tensor]:
+        """Return the tensors with these coordinates."""
+        return [self._tensor(vector, part) for part in self.parts]
+
+    def rounded(self, vector: Any) -> Any:
+        """Return a vector, of torch's or NumPy's, as the tensors' own precision holds it."""
+        if isinstance(vector, Tensor):
+            return self.coordinates(self.tensors(vector))
+        return self.coordinates(self.tensors(torch.from_numpy(vector))).numpy(force=True).copy()
+
+    def displaced(
+        self, tensors: Sequence[Tensor], steps: Sequence[Tensor], t: float, memory: Sequence[Tensor] | None
+    ) -> list[Tensor]:
+        """Return these tensors plus t times a direction, with the same strides, in new memory or in `memory`."""
+        outs: Sequence[Tensor | None] = memory or [None] * len(tensors)
+        rows = zip(self.parts, tensors, steps, outs, strict=True)
+        return [part.chart.moved(tensor, step, t, out) for part, tensor, step, out in rows]
+
+    def random(self, seed: int, size: float = 1.0) -> Tensor:
+        """Draw random signs times magnitudes in [½, 1]·size, so that a lone error shows at half its size or more."""
+        if self.size <= HANDFUL:
+            return torch.tensor(_handful(self.size, seed, size), dtype=torch.float64, device=self.device)
+        generator = torch.Generator("cpu").manual_seed(seed)
+        if self.size > BLOCK:
+            outer = _signed((-(-self.size // BLOCK), 1), _ROOT, generator).mul_(size).to(self.device)
+            return (outer * _signed((1, BLOCK), _ROOT, generator).to(self.device)).view(-1)[: self.size]
+        vector = _signed((self.size,), _HALF, generator)
+        return (vector if size == 1 else vector.mul_(size)).to(self.device)
+
+    def direction(self, seed: int, origins: Iterable[Tensor], lengths: Sequence[Tensor | float]) -> Tensor:
+        """Draw a random direction with a length for each tensor, such that the origins plus it are representable."""
+        common = lengths[0] if len(lengths) == 1 and isinstance(lengths[0], float) else 1.0
+        vector = self.random(seed, common)
+        for part, origin, length in zip(self.parts, origins, lengths, strict=True):
+            piece = vector[part.start : part.stop]
+            if length is not common:
+                piece.mul_(length)
+            point = origin.to(piece.device)
+            if point.dtype == piece.dtype:
+                piece.add_(point).sub_(point)
+            else:
+                piece.copy_((point + piece.to(point.dtype)).sub_(point))
+            if not math.isfinite(float(piece.sum())):
+                piece.copy_(torch.where(torch.isfinite(piece), piece, 0.0))  # infinite inputs stay where they are
+        return vector
+
+    def locate(self, coordinate: int) -> Place:
+        """Return the tensor and the entry that a coordinate belongs to."""
+        part = next(part for part in self.parts if part.start <= coordinate < part.stop)
+        offset, component = coordinate - part.start, None
+        if part.dtype.is_complex:
+            offset, imaginary = divmod(offset, 2)
+            component = "imag" if imaginary else "real"
+        index, stored = part.chart.index(offset)
+        return Place(path=part.path, index=index, part=component, stored=stored)
+
+    def _coordinates(self, part: Part, tensor: Tensor | None) -> Tensor:
+        if tensor is None:
+            return torch.zeros(part.stop - part.start, dtype=torch.float64, device=self.device)
+        try:
+            return part.chart.read(tensor).to(self.device, torch.float64)
+        except DerivativeError as error:
+            error.path = part.path
+            raise
+
+    def _tensor(self, vector: Tensor, part: Part) -> Tensor:
+        piece = vector[part.start : part.stop].to(device=part.device, dtype=real_dtype(part.dtype))
+        return part.chart.make(piece)
+
+
+def scale_of(coordinates: Tensor, device: torch.device | str = "cpu") -> Tensor | float:
+    """Return the scale of coordinates: one for all, or one for each if their sizes differ widely.
+
+    >>> scale_of(torch.tensor([3.0, -4.0])) > 3
+    True
+    >>> scale_of(torch.tensor([0.0, 1e-9, 1e9])).shape
+    torch.Size([3])
+    """
+    if coordinates.numel() <= HANDFUL and (common := _common_scale(coordinates.tolist())):
+        return common
+    stride = coordinates.numel() // SAMPLE
+    sample = (coordinates[::stride] if stride > 1 else coordinates).to(torch.float64).abs()
+    root, middle = _sizes(sample)
+    if not (math.isfinite(root) and middle > 0):
+        sample = sample[(sample > 0) & sample.isfinite()]
+        if not sample.numel():
+            return 1.0
+        root, middle = _sizes(sample)
+    if root <= WILD * middle:
+        return root
+    entries = coordinates.to(torch.float64).abs()
+    return torch.where((entries > 0) & entries.isfinite(), entries, middle).to(device)
+
+
+def _common_scale(entries: list[float]) -> float | None:
+    """Return the root mean square of a few numbers of similar size; None if some are zero, infinite or far off."""
+    if not entries:
+        return 1.0
+    if not all(entries) or not math.isfinite(sum(map(abs, entries))):
+        return None
+    root = math.sqrt(math.fsum([entry * entry for entry in entries]) / len(entries))
+    middle = math.exp(math.fsum(map(math.log, map(abs, entries))) / len(entries))
+    return root if 0 < root <= WILD * middle and root < math.inf else None
+
+
+def _sizes(sample: Tensor) -> tuple[float, float]:
+    """Return the root mean square and the geometric mean."""
+    if not sample.numel():
+        return math.nan, 0.0
+    root = float(torch.linalg.vector_norm(sample)) / math.sqrt(sample.numel())
+    return root, math.exp(min(700.0, float(sample.log().mean())))
+
+
+def _handful(count: int, seed: int, size: float) -> list[float]:
+    draw = random.Random(seed).random
+    return [size * (centred + math.copysign(0.5, centred)) for centred in [draw() - 0.5 for _ in range(count)]]
+
+
+def _signed(shape: tuple[int, ...], least: Tensor, generator: torch.Generator) -> Tensor:
+    centred = torch.rand(shape, generator=generator, dtype=torch.float64, device="cpu").sub_(0.5)
+    return torch.copysign(least, centred).add_(centred, alpha=2 * (1 - float(least)))
+
+
+_HALF = torch.tensor(0.5, dtype=torch.float64, device="cpu")
+_ROOT = torch.tensor(math.sqrt(0.5), dtype=torch.float64, device="cpu")

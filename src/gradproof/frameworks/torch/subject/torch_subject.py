@@ -1,0 +1,316 @@
+"""A PyTorch function at a point, as a subject: evaluation, pullback, pushforward."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradproof.engine.subject import DerivativeError, Numbers, Step
+from gradproof.errors import InputError, NothingToDifferentiateError
+from gradproof.frameworks.torch import trees
+from gradproof.frameworks.torch.charts import Semantics, chart_of, refuse_malformed, refuse_unreadable
+from gradproof.frameworks.torch.internals import version_of
+from gradproof.frameworks.torch.storage import is_plain, memory_of, refilled, replica
+from gradproof.frameworks.torch.subject.arguments import Call, Selector, Slot, differentiable
+from gradproof.frameworks.torch.subject.batching import Batches
+from gradproof.frameworks.torch.subject.calling import LARGE, Caller, Tally
+from gradproof.frameworks.torch.subject.captured_tensors import bypassed_slots, captured_tensors, notes_on
+from gradproof.frameworks.torch.subject.dual_numbers import push
+from gradproof.frameworks.torch.subject.error_messages import derivative_error, kind_of, shapes
+from gradproof.frameworks.torch.subject.output_space import observed_space
+from gradproof.frameworks.torch.subject.perturbed_evaluation import PerturbedEvaluation
+from gradproof.frameworks.torch.subject.sizes import ORDINARY, sizes_of
+from gradproof.frameworks.torch.subject.spaces import Space, scale_of
+
+BYPASSED = "{name} uses inputs directly and not as arguments, which alone carry tangents. Let it use its arguments."
+
+
+def differentiating() -> AbstractContextManager[Any]:
+    """Return a context in which autograd works, also if the caller is in inference mode."""
+    return torch.inference_mode(mode=False) if torch.is_inference_mode_enabled() else nullcontext()
+
+
+class TorchSubject:
+    """A function, its inputs, and the inputs that are varied.
+
+    The function is called once with a graph, on private copies of every tensor; that call serves all pullbacks.
+    Perturbed calls build no graph unless the function turns out to need one.
+    """
+
+    mode = "reverse"
+    arrays = torch
+
+    def __init__(
+        self, call: Call, varied: list[int], slots: list[Slot], tally: Tally, semantics: Semantics | None = None
+    ) -> None:
+        self.call, self.varied, self.slots, self.tally = call, varied, slots, tally
+        self.semantics = semantics or Semantics()
+        self.caller = Caller(call, varied, slots, tally)
+        self.trouble = ""
+        self._perturbed = PerturbedEvaluation()
+        self.refused: set[str] = set()  # what cannot be batched
+        for slot in slots:
+            refuse_unreadable(slot.path, slot.tensor)
+            refuse_malformed(slot.path, slot.tensor)
+        try:
+            captured = self._begin()
+            if own := bypassed_slots(call, varied, captured):
+                call.bypassed = own
+                captured = self._begin()
+        except BaseException:
+            self.caller.restore()
+            raise
+        self._notes += notes_on(call, captured)
+
+    @classmethod
+    def of(
+        cls, function: Callable[..., Any], inputs: Any, wrt: Selector | None, semantics: Semantics | None = None
+    ) -> TorchSubject:
+        """Return the subject for a function at a point."""
+        call = Call(function, inputs)
+        return cls(call, call.select(wrt), call.slots, Tally(), semantics)
+
+    def _begin(self) -> list[Tensor]:
+        """Call the function at the point, and return the tensors that it captures."""
+        self._notes: list[str] = []
+        copies, result = self.caller.at_the_point()
+        self._set_inputs(copies)
+        self._set_outputs(copies, result)
+        return captured_tensors(self.results, copies)
+
+    def _set_inputs(self, copies: list[Tensor]) -> None:
+        """Set the point and its space. A sparse point is copied, since perturbed points share its indices."""
+        self.points = []
+        for number in self.varied:
+            own = self.slots[number].tensor.detach()
+            if not is_plain(own):
+                fresh = self.caller.written[number] or number in self.call.bypassed
+                own = replica(own) if fresh else copies[number].detach()
+            self.points.append(own)
+        paths = [self.slots[number].path for number in self.varied]
+        charts = [chart_of(point, self.semantics) for point in self.points]
+        self.inputs = Space(paths, self.points, charts)
+
+    def _set_outputs(self, copies: list[Tensor], result: Any) -> None:
+        """Set the value at the point, the outputs that can be differentiated, and the precision."""
+        self.leaves = [copies[number] for number in self.varied]
+        found = [(path, leaf) for path, leaf in trees.leaves(result, self.call.result) if isinstance(leaf, Tensor)]
+        tensors = [(path, tensor) for path, tensor in found if differentiable(tensor)]
+        if not tensors:
+            nothing = bool(found) or (isinstance(result, tuple | list) and not result)
+            kind = NothingToDifferentiateError if nothing else InputError
+            raise kind(
+                f"{self.call.name} returned {kind_of(result)}: no floating-point or complex tensor, so there is "
+                "nothing to differentiate. Return the tensor whose gradient matters."
+            )
+        for path, tensor in tensors:
+            refuse_unreadable(path, tensor)
+        connected = [(path, tensor) for path, tensor in tensors if tensor.requires_grad]
+        self.detached = not connected
+        self.caller.paths = [path for path, _ in connected or tensors]
+        self.results = [tensor for _, tensor in connected or tensors]
+        self.outputs, self.centre, remarks = observed_space(self)
+        self._notes += remarks
+        if self.outputs.size < LARGE:
+            self.centre = self.centre.clone()  # whatever the function does to its memory
+        self.scale, self._size = sizes_of(self.centre)
+        tiny = max(self.inputs.tiny, self.outputs.tiny)
+        self.numbers = Numbers(
+            precision=max(self.inputs.precision, self.outputs.precision),
+            tiny=0.0 if tiny < ORDINARY[0] < self._size else tiny,
+            largest=self.inputs.largest,
+        )
+
+    @property
+    def notes(self) -> list[str]:
+        """Notes for the report, whatever the verdict."""
+        return [*self._notes, *self.inputs.remarks]
+
+    @property
+    def name(self) -> str:
+        """The name of the function."""
+        return self.call.name
+
+    @property
+    def point(self) -> Tensor:
+        """The point, as coordinates."""
+        pieces = [origin.to(self.inputs.device, torch.float64) for origin in self.origins()]
+        return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+
+    def origins(self) -> Iterator[Tensor]:
+        """Yield the coordinates of each input at the point; they are not kept, to save memory."""
+        return (part.chart.origin(point) for part, point in zip(self.inputs.parts, self.points, strict=True))
+
+    @property
+    def mutated(self) -> list[str]:
+        """The varied inputs that the function writes to."""
+        return [self.slots[number].path for number in self.varied if self.caller.written[number]]
+
+    @functools.cached_property
+    def storages(self) -> set[int]:
+        """The addresses of the storages that hold the results at the point."""
+        return memory_of(self.results) if self.outputs.plain else set()
+
+    @functools.cached_property
+    def scales(self) -> list[Tensor | float]:
+        """The scale of each input: one number, or one for each coordinate if their sizes differ widely."""
+        return [scale_of(origin, self.inputs.device) for origin in self.origins()]
+
+    def direction(self, seed: int, step: Step) -> Tensor:
+        """Draw a random direction such that the point plus it is representable."""
+        lengths = [step.length if step.absolute else step.length * scale for scale in self.scales]
+        return self.inputs.direction(2 * seed, self.origins(), lengths)
+
+    def cotangent(self, seed: int) -> Tensor:
+        """Draw a random incoming gradient; zero where the function's value is not finite."""
+        vector = self.outputs.random(2 * seed + 1)
+        if not ORDINARY[0] < self._size < ORDINARY[1]:
+            vector.mul_(1 / self._size)
+        return vector if self.scale.finite else torch.where(torch.isfinite(self.centre), vector, 0.0)
+
+    def evaluate(self, direction: Tensor, t: float) -> Tensor:
+        """Return the value at point + t·direction; NaN throughout if the function raises or changes its shape."""
+        return self._perturbed.values(self, direction, t)
+
+    def evaluate_along(self, direction: Tensor, steps: Sequence[float]) -> list[Tensor]:
+        """Return the values at several steps along one direction."""
+        return [self.evaluate(direction, t) for t in steps]
+
+    def forget(self) -> None:
+        """Release the memory that is held for one direction."""
+        self._perturbed.forget()
+
+    def pullback(self, cotangent: Tensor, at: Tensor | None = None) -> Tensor:
+        """Return the claimed gradient; zero for an input that autograd says has no influence.
+
+        At point + `at` it comes from a call of its own, and is NaN where the function or its derivative raises.
+        """
+        if at is None:
+            return self._pulled_back(self.results, self.leaves, cotangent)
+        leaves = self._moved(at)
+        try:
+            results = self.caller.results(self.caller.differentiably([leaf.requires_grad_() for leaf in leaves]))
+            if self.outputs.fits(results):
+                return self._pulled_back(results, leaves, cotangent)
+        except Exception as error:
+            self.trouble = f"{type(error).__name__}: {error}"
+        return torch.full_like(at, torch.nan)
+
+    def pushforward(self, direction: Tensor, at: Tensor | None = None) -> Tensor:
+        """Return the claimed slopes of all outputs; zero for an output that carries no tangent.
+
+        At point + `at` they are NaN where the function or its derivative raises.
+        """
+        if at is None:
+            return self._pushed(torch.zeros_like(direction), direction)
+        try:
+            return self._pushed(at, direction)
+        except DerivativeError as error:
+            self.trouble = str(error)
+            return torch.full_like(self.centre, torch.nan)
+
+    def evaluate_many(self, directions: Tensor, t: float) -> Tensor:
+        """Return the values along each of some directions, as one batch if the function can be batched."""
+        return Batches(self).values(directions, t)
+
+    def pullback_many(self, cotangents: Tensor) -> Tensor:
+        """Return the claimed gradients for each of some incoming gradients."""
+        return Batches(self).gradients(cotangents)
+
+    def pushforward_many(self, directions: Tensor) -> Tensor:
+        """Return the claimed slopes along each of some directions."""
+        return Batches(self).tangents(directions)
+
+    def _moved(self, direction: Tensor) -> list[Tensor]:
+        return self.inputs.displaced(self.points, self.inputs.tensors(direction), 1.0, None)
+
+    def _pushed(self, place: Tensor, direction: Tensor) -> Tensor:
+        evaluations = self.tally.evaluations
+        if self.call.bypassed:
+            raise DerivativeError(BYPASSED.format(name=self.name), absent=True)
+        try:
+            function = partial(self.results_of, rest=self.caller.copies())
+            own = [tangent.clone() for tangent in self.inputs.tensors(direction)]  # a jvp may write to them
+            tangents = push(function, self._moved(place), own, nested=self.call.nested)
+            if self.outputs.fits(tangents):
+                return self.outputs.coordinates(tangents)
+        except Exception as error:
+            raise derivative_error(error, absent=self.call.nested) from error  # torch cannot nest every function
+        finally:
+            self.tally.evaluations = evaluations  # the call counts as a pushforward
+            self.tally.pushforwards += 1
+        raise DerivativeError(f"a tangent of {shapes(tangents)} for an output of {shapes(self.results)}")
+
+    def results_of(self, moved: Sequence[Tensor], rest: Sequence[Tensor] | None = None) -> list[Tensor]:
+        """Return the differentiable results for perturbed inputs."""
+        return self.caller.results(self.caller.beside(moved, rest))
+
+    def tried(self, moved: Sequence[Tensor]) -> list[Tensor] | None:
+        """Return the same; None, with the error in `trouble`, if the function raises or its outputs change shape."""
+        try:
+            results = self.results_of(moved)
+            if self.outputs.fits(results):
+                return results
+            if not self.caller.needs_graph:
+                results = self._with_graph(moved)
+        except Exception as error:
+            self.trouble = f"{type(error).__name__}: {error}"
+            return None
+        if self.outputs.fits(results):
+            return results
+        self.trouble = (
+            f"the output changed from {shapes(self.results)} to {shapes(results)} when the inputs were perturbed"
+        )
+        return None
+
+    def _with_graph(self, moved: Sequence[Tensor]) -> list[Tensor]:
+        """The same from a call with a graph, which all calls have from now on if this gives the usual kind of result.
+
+        What a function returns may depend on whether it requires grad: torch's `as_sparse_gradcheck` spreads out what
+        does, and leaves sparse what does not.
+        """
+        self.caller.needs_graph = True
+        fitting = False
+        try:
+            results = self.results_of(moved)
+            fitting = self.outputs.fits(results)
+        finally:
+            self.caller.needs_graph = fitting
+        return results
+
+    def _pulled_back(self, results: list[Tensor], leaves: list[Tensor], cotangent: Tensor) -> Tensor:
+        if self.detached:
+            return torch.zeros(self.inputs.size, dtype=torch.float64, device=self.inputs.device)
+        incoming = self.outputs.tensors(cotangent)
+        if self.outputs.size < LARGE:
+            incoming = [piece.clone() if is_plain(piece) else refilled(piece) for piece in incoming]
+        version = version_of(cotangent)
+        gradients = self.gradients(results, leaves, incoming)
+        if version_of(cotangent) != version:
+            raise DerivativeError(
+                "RuntimeError: the backward writes to its incoming gradient, which other nodes of the graph still read"
+            )
+        return self.inputs.coordinates(gradients)
+
+    def gradients(
+        self, results: Sequence[Tensor], leaves: Sequence[Tensor], incoming: Sequence[Tensor]
+    ) -> list[Tensor | None]:
+        """Return the gradients that autograd computes; None for an input without influence."""
+        self.tally.pullbacks += 1
+        try:
+            with self.caller.timed():
+                return list(torch.autograd.grad(results, leaves, incoming, retain_graph=True, allow_unused=True))
+        except Exception as error:
+            raise derivative_error(error) from error
+
+    def __enter__(self) -> TorchSubject:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.caller.restore()

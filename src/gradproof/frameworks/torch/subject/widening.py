@@ -1,0 +1,34 @@
+"""The same function in double precision: the reference by which a function in low precision is judged."""
+
+from __future__ import annotations
+
+import operator
+
+import torch
+
+from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
+
+SAME = 64.0  # units of rounding by which a value may differ from the same in double precision
+
+
+def widened(subject: TorchSubject) -> TorchSubject | None:
+    """Return the same function in double precision; None if it does not run there, or has other values."""
+    slots = [slot.widened() for slot in subject.slots]
+    if all(map(operator.is_, slots, subject.slots)):  # the inputs have double precision, and the function casts them
+        return None
+    if subject.call.bypassed:
+        return None
+    try:
+        wide = TorchSubject(subject.call, subject.varied, slots, subject.tally, subject.semantics)
+    except Exception:
+        return None
+    finally:
+        subject.caller.restore()
+    if not wide.outputs.size or wide.outputs.size != subject.outputs.size:
+        return None
+    if wide.numbers.precision >= subject.numbers.precision:
+        return None
+    difference, size = abs(wide.centre - subject.centre), abs(wide.centre)
+    scale = float(torch.where(size.isfinite(), size, 0.0).max())
+    same = (difference <= SAME * subject.numbers.precision * (size + scale)) | ~subject.centre.isfinite()
+    return wide if bool(same.all()) else None

@@ -1,0 +1,326 @@
+"""The command line, through its installed entry point."""
+
+import json
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gradproof import Report, reports_from_json
+from gradproof.cli.demo import contrasts
+
+SCRIPT = Path(sys.executable).parent / "gradproof"
+
+MINE = '''
+import torch
+
+
+class Half(torch.autograd.Function):
+    """A sine, half of whose gradient is lost."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.saved_tensors[0].cos() / 2
+
+
+def product(a, b):
+    return a * b
+
+
+def broken(x):
+    raise RuntimeError("the shapes do not fit\\nat all")
+
+
+def pair():
+    return torch.ones(3, dtype=torch.float64, requires_grad=True), torch.ones(3, dtype=torch.float64)
+
+
+def no_inputs():
+    return 1 / 0
+
+
+layer = torch.nn.Linear(3, 2).double()
+constant = torch.ones(3, dtype=torch.float64, requires_grad=True)
+'''
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder with a module of the user's, which is forgotten afterwards."""
+    (tmp_path / "mine.py").write_text(MINE)
+    (tmp_path / "faulty.py").write_text("import torch\nvalue = 1 / 0\n")
+    (tmp_path / "needy.py").write_text("import a_module_that_is_not_there\n")
+    (tmp_path / "leaving.py").write_text("raise SystemExit(7)\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    for name in ("mine", "faulty", "needy", "leaving"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    yield tmp_path
+    for name in ("mine", "faulty", "needy", "leaving"):
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def gradproof(here):
+    """The command that is installed as `gradproof`, run in this process; nothing but an exit may come out of it."""
+    (point,) = entry_points(group="console_scripts", name="gradproof")
+    command = point.load()
+
+    def run(*arguments):
+        result = CliRunner().invoke(command, arguments, prog_name="gradproof")
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        assert "Traceback" not in result.output
+        return result
+
+    return run
+
+
+# ── as a process ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_installed_command_ends_with_the_code_of_a_fail(here):
+    done = subprocess.run([SCRIPT, "check", "mine:Half.apply", "randn(3)"], capture_output=True, text=True, cwd=here)
+
+    assert done.returncode == 1, done.stderr
+    assert "is wrong in 3 entries" in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_the_package_runs_as_a_module(here):
+    done = subprocess.run([sys.executable, "-m", "gradproof", "--version"], capture_output=True, text=True, cwd=here)
+
+    assert done.stdout.startswith("gradproof, version ")
+
+
+def test_help_does_not_wait_for_torch():
+    code = (
+        "import sys; from gradproof.cli import main; main(['check', '--help'], standalone_mode=False);"
+        "print('torch' in sys.modules)"
+    )
+
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).splitlines()[-1] == "False"
+
+
+# ── check ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "out", "err"),
+    [
+        (["check", "torch:sin", "randn(3,4)"], 0, "PASS  sin: 12 inputs, 12 outputs", ""),
+        (["check", "mine:Half.apply", "randn(3)"], 1, "is wrong in 3 entries", ""),
+        (["check", "mine:Half.apply", "randn("], 2, "", "is no expression"),
+        (["check", "torch:relu", "zeros(1)"], 3, "kink: The slope of output[0] is 0 before inputs[0][0]", ""),
+    ],
+)
+def test_the_exit_code_tells_the_verdict(gradproof, arguments, code, out, err):
+    result = gradproof(*arguments)
+
+    assert result.exit_code == code, result.output
+    assert out in result.stdout
+    assert err in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["torch:sin", "complex128 randn(5)"],
+        ["torch:mul", "randn(3)", "2.5"],
+        ["mine:product", "randn(3)", "fixed randn(3)"],
+        ["mine:product", "mine:pair"],
+        ["mine:product", "randn(3)", "mine:constant"],
+        ["mine.py:product", "randn(3)", "randn(3)", "--wrt", "0"],
+        ["mine:layer", "randn(4,3)"],
+        ["torch:sin", "randn(3)", "--modes", "reverse,forward"],
+        ["torch:sin", "randn(3)", "--order", "2"],
+        ["torch:sin", "randn(3)", "--full"],
+        ["torch:sin", "randn(3)", "--contracts", "linear,batched", "--probes", "2"],
+        ["torch:sin", "randn(3)", "--contracts", "none"],
+        ["mine:Half.apply", "randn(3)", "--rtol", "0.6"],
+        ["mine:Half.apply", "randn(3)", "--atol", "10"],
+        ["torch:sin", "float32 randn(3)", "--seed", "0", "--no-progress"],
+    ],
+    ids=" ".join,
+)
+def test_a_check_passes(gradproof, arguments):
+    result = gradproof("check", *arguments)
+
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith("PASS")
+
+
+def test_the_options_reach_the_check(gradproof):
+    result = gradproof("check", "torch:sin", "randn(3)", "--modes", "forward", "--full", "--json", "-")
+    report = Report.from_json(result.output)
+
+    assert report.subject.derivatives == ("forward",)
+    assert report.subject.coverage == "full"
+
+
+@pytest.mark.parametrize("seed", [[], ["--seed", "11"]], ids=["a seed of its own", "a seed given"])
+def test_a_seed_replays_the_inputs_too(gradproof, seed):
+    first = Report.from_json(gradproof("check", "mine:Half.apply", "randn(5)", "--json", "-", *seed).output)
+    again = gradproof("check", "mine:Half.apply", "randn(5)", "--json", "-", "--seed", str(first.seed)).output
+
+    assert Report.from_json(again).findings == first.findings
+    assert first.seed == 11 or not seed
+
+
+def test_json_and_html_are_written(gradproof, here):
+    result = gradproof("check", "mine:Half.apply", "randn(3)", "--json", "out.json", "--html", "out.html")
+
+    assert result.exit_code == 1
+    assert result.output.startswith("FAIL")
+    assert not Report.from_json((here / "out.json").read_text()).passed
+    assert "<!DOCTYPE html>" in (here / "out.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["check", "torch:sin"], "Missing argument 'INPUT...'"),
+        (["check", "torch.sin", "randn(3)"], "write MODULE:NAME"),
+        (["check", "torch:sinn", "randn(3)"], "torch has no 'sinn'. Did you mean"),
+        (["check", "no_such_module:f", "randn(3)"], "There is no module 'no_such_module'"),
+        (["check", "needy:f", "randn(3)"], "needy could not be imported: ModuleNotFoundError"),
+        (["check", "faulty:value", "randn(3)"], "ZeroDivisionError: division by zero (faulty.py, line 2)"),
+        (["check", "leaving:value", "randn(3)"], "leaving could not be imported: SystemExit: 7"),
+        (["check", "no_such_file.py:f", "randn(3)"], "There is no file 'no_such_file.py'"),
+        (["check", "mine:broken", "randn(3)"], "RuntimeError: the shapes do not fit (mine.py, line 23)"),
+        (["check", "mine:Half", "randn(3)"], "mine:Half is a class"),
+        (["check", "mine:constant", "randn(3)"], "cannot be called"),
+        (["check", "torch:sin", "mine:no_inputs"], "mine:no_inputs could not be called: ZeroDivisionError"),
+        (["check", "torch:sin", "system('ls')"], "not allowed in an input"),
+        (["check", "torch:sin", "fixed randn(3)"], "requires grad"),
+        (["check", "torch:sin", "randn(3)", "--order", "3"], "the order is 1 or 2"),
+        (["check", "torch:sin", "randn(3)", "--modes", "sideways"], "choose from 'reverse' and 'forward'"),
+        (["check", "torch:sin", "randn(3)", "--seed", "-1"], "seed=-1"),
+        (["check", "torch:sin", "randn(3)", "--probes", "many"], "not a valid integer"),
+        (["check", "torch:sin", "randn(3)", "--html", "no/such/folder.html"], "cannot be written"),
+        (["report"], "Missing argument"),
+        (["report", "nothing.json"], "nothing.json cannot be read"),
+        (["report", "mine.py"], "mine.py: This is no JSON"),
+        (["demo", "no such scene"], "No scene is called"),
+        (["frobnicate"], "No such command"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_misuse_is_told_in_words(gradproof, arguments, says):
+    result = gradproof(*arguments)
+
+    assert result.exit_code == 2, result.output
+    assert says in result.output
+
+
+@pytest.mark.parametrize("layout", ["coo", "csr", "csc", "bsr", "bsc"])
+def test_a_sparse_input_is_checked(gradproof, layout):
+    result = gradproof("check", "torch:Tensor.to_dense", f"{layout}(8,8,density=.2)", "--masked")
+
+    assert result.exit_code == 0, result.output
+
+
+# ── report ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def files(gradproof):
+    """A pass and an inconclusive check, as JSON files."""
+    gradproof("check", "torch:sin", "randn(3)", "--json", "a.json")
+    gradproof("check", "torch:relu", "zeros(1)", "--json", "b.json")
+    return ["a.json", "b.json"]
+
+
+def test_reports_are_shown_again(gradproof, files):
+    result = gradproof("report", files[0])
+
+    assert result.exit_code == 0
+    assert result.output.startswith("PASS  sin: 3 inputs")
+
+
+def test_reports_are_merged(gradproof, files, here):
+    result = gradproof("report", *files, "--json", "both.json", "--html", "both.html")
+
+    assert result.exit_code == 3
+    assert [report.subject.name for report in reports_from_json((here / "both.json").read_text())] == ["sin", "relu"]
+    assert "1 inconclusive, 1 pass" in (here / "both.html").read_text()
+    assert gradproof("report", "both.json", *files, "--json", "-").output.count('"verdict"') == 4
+
+
+def test_many_reports_are_shown_in_a_line_each(gradproof, files):
+    result = gradproof("report", *files * 3)
+
+    assert len(result.output.splitlines()) == 6
+    assert result.output.splitlines()[1].startswith(
+        "INCONCLUSIVE  relu: kink: The slope of output[0] is 0 before inputs[0][0]"
+    )
+
+
+def test_the_worst_verdict_gives_the_code(gradproof, files):
+    gradproof("check", "mine:Half.apply", "randn(3)", "--json", "c.json")
+
+    assert gradproof("report", "c.json", *files).exit_code == 1
+
+
+# ── demo, doctor ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def three_scenes(monkeypatch):
+    """A demonstration that does not take long."""
+    monkeypatch.setattr("gradproof.cli.demo.scenes", contrasts)
+    return contrasts()
+
+
+def test_the_demo_shows_scenes_and_leaves_a_page(gradproof, here, three_scenes):
+    result = gradproof("demo")
+
+    assert result.exit_code == 0
+    assert "torch.autograd.gradcheck" in result.output
+    assert "Found wrong: 1 of 3; of these torch's check with fast_mode=True passes 1." in result.output
+    assert "Planted bugs" in (here / "gradproof-demo.html").read_text()
+
+
+def test_the_demo_shows_one_scene_in_full(gradproof, here):
+    result = gradproof("demo", "kink", "--html", "kink.html")
+
+    assert result.output.count("replay") == 1
+    assert (here / "kink.html").exists()
+
+
+def test_a_demo_of_many_scenes_takes_a_few_lines_for_each(gradproof, monkeypatch):
+    (wrong, _, _) = contrasts()
+    monkeypatch.setattr("gradproof.cli.demo.scenes", lambda: [wrong] * 6)
+    lines = gradproof("demo").stdout.splitlines()
+
+    assert len(lines) == 6 * 3 + 1
+    assert lines[0] == wrong.title
+    assert lines[1].startswith("  fail          ")
+    assert lines[2] == "  torch         torch.autograd.gradcheck with fast_mode=True passes it."
+
+
+def test_the_doctor_finds_nothing_wrong_here(gradproof):
+    result = gradproof("doctor")
+
+    assert result.exit_code == 0, result.output
+    for line in ("torch ", "devices ", "✓ reverse mode", "✓ a wrong gradient"):
+        assert line in result.output
+
+
+def test_the_doctor_tells_a_broken_installation(gradproof, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    result = gradproof("doctor")
+
+    assert result.exit_code == 1
+    assert "✗ torch" in result.output
+
+
+def test_json_for_the_terminal_is_one_object(gradproof):
+    assert json.loads(gradproof("check", "torch:sin", "randn(3)", "--json", "-").output)["verdict"] == "pass"
