@@ -15,50 +15,53 @@ ABOVE_ROUNDING = 3.0  # times the rounding: a remainder that says something
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaylorPicture:
-    """Remainder against step, on logarithmic scales, with the slopes of a wrong and of a right gradient."""
+class Plot:
+    """What all plots have: the ticks of an axis across, and what they show, in words."""
 
     width = 360
+    x: list[Tick]
+    says: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanePlot(Plot):
+    """A plot with an axis upwards too."""
+
     height = 250
-    left = 48
     bottom = 212
+    y: list[Tick]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaylorPicture(PlanePlot):
+    """Remainder against step, on logarithmic scales, with the slopes of a wrong and of a right gradient."""
+
+    left = 48
     mode: str
     agrees: bool
     dots: list[Dot]
     guides: tuple[Line, Line] | None
     floor: float
-    x: list[Tick]
-    y: list[Tick]
-    says: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BarsPicture:
+class BarsPicture(Plot):
     """How many bars each claim lies from the measured number; within one it is right."""
 
-    width = 360
     left = 136
     height: int
     rows: list[tuple[str, str, Dot]]
     band: tuple[float, float]
     zero: float
-    x: list[Tick]
-    says: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScatterPicture:
+class ScatterPicture(PlanePlot):
     """Claimed against measured entries: right ones lie on the diagonal."""
 
-    width = 360
-    height = 250
     left = 56
-    bottom = 212
     dots: list[tuple[Dot, float, float]]
     diagonal: Line
-    x: list[Tick]
-    y: list[Tick]
-    says: str
 
 
 Picture = TaylorPicture | BarsPicture | ScatterPicture | HeatPicture

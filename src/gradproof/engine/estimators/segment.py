@@ -40,11 +40,7 @@ LONE = 0.75  # of the residuals of four panels in one of them: concentrated, as 
 
 
 class Outcome(enum.Enum):
-    """What the segments say of the rule.
-
-    >>> Outcome("agrees") is Outcome.AGREES
-    True
-    """
+    """What the segments say of the rule."""
 
     AGREES = "agrees"
     DISAGREES = "disagrees"

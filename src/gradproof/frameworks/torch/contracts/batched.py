@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gradproof._options import ContractName
-from gradproof.frameworks.torch.contracts.comparison import gap, noise_of_pullback
+from gradproof.frameworks.torch.contracts.comparison import gradient_gap
 from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
 from gradproof.frameworks.torch.contracts.pullbacks import coordinates, describe
 from gradproof.frameworks.torch.contracts.vmap_rules import vmap_rules
@@ -31,13 +31,7 @@ def batched(subject: TorchSubject, context: Context) -> Outcome:
     for row, cotangent in enumerate(cotangents):
         gradient = coordinates(subject, [None if part is None else part[row] for part in found])
         expected = expected if cotangent is first else subject.pullback(cotangent)
-        worst = gap(
-            expected,
-            gradient,
-            precision=subject.numbers.precision,
-            more=context.nondet_tol,
-            noise=lambda u=cotangent, image=expected: noise_of_pullback(subject, u, image),  # type: ignore[misc]  # by default values
-        )
+        worst = gradient_gap(subject, context, cotangent, expected, gradient)
         if worst is not None:
             place = subject.inputs.locate(worst.coordinate)
             return broken(

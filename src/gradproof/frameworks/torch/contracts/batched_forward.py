@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gradproof._options import ContractName
 from gradproof.engine.subject import Step
-from gradproof.frameworks.torch.contracts.comparison import gap, noise_of_pushforward
+from gradproof.frameworks.torch.contracts.comparison import tangent_gap
 from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
 from gradproof.frameworks.torch.contracts.pullbacks import describe
 from gradproof.frameworks.torch.storage import replica
@@ -30,14 +30,7 @@ def batched_forward(subject: TorchSubject, context: Context) -> Outcome:
     except Exception as error:
         return Outcome(absent=f"the function does not run under torch.func.vmap and jvp ({describe(error)})")
     for direction, tangent in zip(directions, found, strict=True):
-        expected = subject.pushforward(direction)
-        worst = gap(
-            expected,
-            tangent,
-            precision=subject.numbers.precision,
-            more=context.nondet_tol,
-            noise=lambda v=direction, image=expected: noise_of_pushforward(subject, v, image),  # type: ignore[misc]  # by default
-        )
+        worst = tangent_gap(subject, context, direction, subject.pushforward(direction), tangent)
         if worst is not None:
             place = subject.outputs.locate(worst.coordinate)
             return broken(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from gradproof.engine.pieces import slices
 from gradproof.engine.subject import Step
+from gradproof.frameworks.torch.contracts.contract import Context
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 ROUNDINGS = 64.0  # units of rounding in the largest entry: sums are added up in another order, kernels differ
@@ -53,6 +55,22 @@ def gap(
     if noise is not None and distance <= allowed + NOISE * noise():
         return None
     return Gap(worst, float(expected[worst]), float(found[worst]))
+
+
+def gradient_gap(
+    subject: TorchSubject, context: Context, cotangent: Tensor, expected: Tensor, found: Tensor
+) -> Gap | None:
+    """Compare a gradient with the one expected for an incoming gradient; the noise of both is allowed for."""
+    noise = functools.partial(noise_of_pullback, subject, cotangent, expected)
+    return gap(expected, found, precision=subject.numbers.precision, more=context.nondet_tol, noise=noise)
+
+
+def tangent_gap(
+    subject: TorchSubject, context: Context, direction: Tensor, expected: Tensor, found: Tensor
+) -> Gap | None:
+    """Compare a tangent of the outputs with the one expected along a direction; the noise of both is allowed for."""
+    noise = functools.partial(noise_of_pushforward, subject, direction, expected)
+    return gap(expected, found, precision=subject.numbers.precision, more=context.nondet_tol, noise=noise)
 
 
 def furthest(size: int, measured: Callable[[slice], Tensor]) -> tuple[int, float]:

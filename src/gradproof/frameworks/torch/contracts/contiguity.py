@@ -7,7 +7,7 @@ from torch import Tensor
 
 from gradproof._options import ContractName
 from gradproof.engine.subject import DerivativeError
-from gradproof.frameworks.torch.contracts.comparison import Gap, gap, noise_of_pullback
+from gradproof.frameworks.torch.contracts.comparison import Gap, gap, gradient_gap
 from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
 from gradproof.frameworks.torch.contracts.pullbacks import coordinates, gradients
 from gradproof.frameworks.torch.storage import is_plain, replica
@@ -51,13 +51,7 @@ def _for_incoming(subject: TorchSubject, context: Context) -> Gap | None:
     cotangent = subject.outputs.coordinates(incoming).clone()
     expected = subject.pullback(cotangent)
     found = coordinates(subject, gradients(subject, incoming))
-    return gap(
-        expected,
-        found,
-        precision=subject.numbers.precision,
-        more=context.nondet_tol,
-        noise=lambda: noise_of_pullback(subject, cotangent, expected),
-    )
+    return gradient_gap(subject, context, cotangent, expected, found)
 
 
 def _for_inputs(subject: TorchSubject, context: Context) -> Gap | None:
@@ -77,13 +71,7 @@ def _for_inputs(subject: TorchSubject, context: Context) -> Gap | None:
         return None
     expected = context.gradient(subject)
     found = coordinates(subject, gradients(subject, context.incoming(subject), results=results, leaves=leaves))
-    return gap(
-        expected,
-        found,
-        precision=subject.numbers.precision,
-        more=context.nondet_tol,
-        noise=lambda: noise_of_pullback(subject, context.cotangent(subject), expected),
-    )
+    return gradient_gap(subject, context, context.cotangent(subject), expected, found)
 
 
 def _expanded(tensor: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from torch import Tensor
@@ -14,6 +14,7 @@ from gradproof.frameworks.torch.subject.calling import LARGE
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 SPREADING = 1 << 12  # sparse inputs: from here on a contract that multiplies their memory must be asked for by name
+SHOWN = 4  # tensors named in a message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,3 +93,13 @@ class Contract:
 def broken(kind: str, message: str, *, hint: str, argument: str | None = None) -> Outcome:
     """Return the outcome of a contract that is not kept; `kind` is its name."""
     return Outcome(findings=(Finding(kind=str(kind), message=message, argument=argument, hint=hint),))
+
+
+def listed(paths: Sequence[str]) -> str:
+    """Name some tensors in a message.
+
+    >>> listed(["a", "b"]), listed("abcdef")
+    ('a, b', 'a, b, c, d and 2 more')
+    """
+    more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""
+    return f"{', '.join(paths[:SHOWN])}{more}"

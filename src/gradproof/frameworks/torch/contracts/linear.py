@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from gradproof._options import ContractName
+from gradproof.engine.results import Place
 from gradproof.frameworks.torch.contracts.comparison import NOISE, ROUNDINGS, furthest, largest, rounding_of
 from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
 from gradproof.frameworks.torch.subject.calling import LARGE
@@ -31,13 +32,12 @@ def linear(subject: TorchSubject, context: Context) -> Outcome:
     worst, left = _left_at_zero(subject, once)
     if left:
         place = subject.inputs.locate(worst)
-        return broken(
-            ContractName.LINEAR,
+        message = (
             f"For an incoming gradient of zeros the gradient with respect to {place.path} is not zero "
-            f"({left:.3g} at {place}).",
-            argument=place.path,
-            hint="Multiply by the incoming gradient: the backward adds something that does not depend on it.",
+            f"({left:.3g} at {place})."
         )
+        hint = "Multiply by the incoming gradient: the backward adds something that does not depend on it."
+        return broken(ContractName.LINEAR, message, argument=place.path, hint=hint)
     factor = SMALL_FACTOR if subject.numbers.precision > COARSE else FACTOR
     many = subject.pullback(factor * context.cotangent(subject))
     if len(once) < LARGE and torch.equal(many, factor * once):
@@ -46,12 +46,11 @@ def linear(subject: TorchSubject, context: Context) -> Outcome:
     if not gap or not _is_beyond_rounding(subject, context, gap):
         return _additive(subject, context)
     place = subject.inputs.locate(worst)
-    return broken(
-        ContractName.LINEAR,
+    return _nonlinear(
+        place,
         f"{factor:g} times the incoming gradient does not give {factor:g} times the gradient with respect to "
         f"{place.path} (at {place}: {float(once[worst]):.6g}, then {float(many[worst]):.6g}).",
-        argument=place.path,
-        hint="A backward is linear in the incoming gradient: look for a clip, a power, an absolute value or a norm.",
+        look_for="a clip, a power, an absolute value or a norm",
     )
 
 
@@ -69,13 +68,17 @@ def _additive(subject: TorchSubject, context: Context) -> Outcome:
     if gap <= DIGIT * max(largest(once), largest(expected)) or not _is_beyond_rounding(subject, context, gap):
         return KEPT
     place = subject.inputs.locate(worst)
-    return broken(
-        ContractName.LINEAR,
+    return _nonlinear(
+        place,
         f"The sum of two incoming gradients does not give the sum of their gradients with respect to {place.path} (at "
         f"{place}: {float(once[worst]):.6g} instead of {float(expected[worst]):.6g}).",
-        argument=place.path,
-        hint="A backward is linear in the incoming gradient: look for a maximum, a norm or a condition on it.",
+        look_for="a maximum, a norm or a condition on it",
     )
+
+
+def _nonlinear(place: Place, message: str, *, look_for: str) -> Outcome:
+    hint = f"A backward is linear in the incoming gradient: look for {look_for}."
+    return broken(ContractName.LINEAR, message, argument=place.path, hint=hint)
 
 
 def _left_at_zero(subject: TorchSubject, once: Tensor) -> tuple[int, float]:

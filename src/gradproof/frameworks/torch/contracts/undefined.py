@@ -8,8 +8,8 @@ from torch import Tensor
 
 from gradproof._options import ContractName
 from gradproof.engine.subject import DerivativeError
-from gradproof.frameworks.torch.contracts.comparison import gap, noise_of_pullback
-from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
+from gradproof.frameworks.torch.contracts.comparison import gap, gradient_gap
+from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken, listed
 from gradproof.frameworks.torch.contracts.pullbacks import coordinates, gradients, left_out
 from gradproof.frameworks.torch.contracts.undefined_sparse import raises_alike_for_empty_zeros
 from gradproof.frameworks.torch.internals import without_gradient
@@ -26,7 +26,6 @@ NARROW = (
     "Contract 'undefined': a backward raises for a sparse incoming gradient that stores no entry, by which torch "
     "replaces one that is undefined."
 )
-SHOWN = 4  # outputs named in a message
 
 
 def undefined(subject: TorchSubject, context: Context) -> Outcome:
@@ -70,24 +69,15 @@ def _as_zeros(subject: TorchSubject, context: Context, absent: Collection[int]) 
         for number in absent:
             start, stop = subject.outputs.spans[number]
             zeroed[start:stop] = 0.0
-        expected = subject.pullback(zeroed)
-        worst = gap(
-            expected,
-            found,
-            precision=subject.numbers.precision,
-            more=context.nondet_tol,
-            noise=lambda: noise_of_pullback(subject, zeroed, expected),
-        )
+        worst = gradient_gap(subject, context, zeroed, subject.pullback(zeroed), found)
     if worst is None:
         return KEPT
     place = subject.inputs.locate(worst.coordinate)
-    return broken(
-        ContractName.UNDEFINED,
+    message = (
         f"With {_named(subject, absent)} the gradient with respect to {place.path} is not what zeros in their place "
-        f"give ({worst} at {place}).",
-        argument=place.path,
-        hint=ADVICE,
+        f"give ({worst} at {place})."
     )
+    return broken(ContractName.UNDEFINED, message, argument=place.path, hint=ADVICE)
 
 
 def _pulled(subject: TorchSubject, context: Context, absent: Collection[int]) -> Tensor:
@@ -98,6 +88,4 @@ def _pulled(subject: TorchSubject, context: Context, absent: Collection[int]) ->
 
 
 def _named(subject: TorchSubject, absent: Collection[int]) -> str:
-    paths = [subject.caller.paths[number] for number in absent]
-    more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""
-    return f"undefined incoming gradients for {', '.join(paths[:SHOWN])}{more}"
+    return f"undefined incoming gradients for {listed([subject.caller.paths[number] for number in absent])}"

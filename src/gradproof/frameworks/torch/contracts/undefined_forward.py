@@ -8,8 +8,8 @@ import torch
 
 from gradproof._options import ContractName
 from gradproof.engine.subject import DerivativeError, Step
-from gradproof.frameworks.torch.contracts.comparison import ROUNDINGS, gap, largest, noise_of_pushforward
-from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
+from gradproof.frameworks.torch.contracts.comparison import ROUNDINGS, largest, tangent_gap
+from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken, listed
 from gradproof.frameworks.torch.contracts.pullbacks import left_out
 from gradproof.frameworks.torch.contracts.pushforwards import pushed
 from gradproof.frameworks.torch.internals import zero_tensor_like
@@ -17,7 +17,6 @@ from gradproof.frameworks.torch.subject.dual_numbers import NESTED
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 ADVICE = "After ctx.set_materialize_grads(False) an input that carries no tangent has None for it: treat it as zeros."
-SHOWN = 4  # inputs named in a message
 
 
 def undefined_forward(subject: TorchSubject, context: Context) -> Outcome:
@@ -69,19 +68,12 @@ def _without(subject: TorchSubject, context: Context, absent: Collection[int]) -
         zeroed[start:stop] = 0.0
     tangents = subject.inputs.tensors(zeroed)
     paths = [subject.inputs.parts[number].path for number in absent]
-    names = ", ".join(paths[:SHOWN]) + (f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else "")
+    names = listed(paths)
     try:
         found = pushed(subject, [None if number in absent else tangent for number, tangent in enumerate(tangents)])
     except DerivativeError as error:
         return _raised(f"Where {names} carries no tangent", error)
-    expected = subject.pushforward(zeroed)
-    worst = gap(
-        expected,
-        found,
-        precision=subject.numbers.precision,
-        more=context.nondet_tol,
-        noise=lambda: noise_of_pushforward(subject, zeroed, expected),
-    )
+    worst = tangent_gap(subject, context, zeroed, subject.pushforward(zeroed), found)
     if worst is None:
         return KEPT
     place = subject.outputs.locate(worst.coordinate)
