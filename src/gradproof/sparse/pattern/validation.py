@@ -95,7 +95,6 @@ def _compressed_fault(
     layout: torch.layout, shape: tuple[int, ...], indices: tuple[Tensor, ...], block: tuple[int, ...]
 ) -> str | None:
     compressed, plain = indices
-    name = name_of(layout)
     *batch, rows, columns = shape
     if layout in BLOCKED:
         if len(block) < 2 or 0 in block or rows % block[0] or columns % block[1]:
@@ -108,7 +107,16 @@ def _compressed_fault(
         return f"it has {compressed.shape[-1]} compressed indices, and needs {lines + 1}"
     if not compressed.numel():
         return None
-    stored = plain.shape[-1]
+    line, along = ("row", "columns") if layout in BY_ROW else ("column", "rows")
+    return (
+        _misplaced_line(compressed, plain.shape[-1], name_of(layout))
+        or _out_of_range(plain, length, f"the {along}")
+        or _unsorted_line(compressed, plain, line)
+    )
+
+
+def _misplaced_line(compressed: Tensor, stored: int, name: str) -> str | None:
+    """Describe compressed indices that do not lead from zero to the number of stored entries."""
     for end, number, verb, right in (
         (0, 0, "begin", "not at 0"),
         (-1, stored, "end", f"{stored} entries are stored"),
@@ -117,10 +125,7 @@ def _compressed_fault(
         wrong = wrong[wrong != number]
         if len(wrong):
             return f"its {name} indices {verb} at {int(wrong[0])}, and {right}"
-    if bool((compressed.diff(dim=-1) < 0).any()):
-        return f"its {name} indices decrease"
-    line, along = ("row", "columns") if layout in BY_ROW else ("column", "rows")
-    return _out_of_range(plain, length, f"the {along}") or _unsorted_line(compressed, plain, line)
+    return f"its {name} indices decrease" if bool((compressed.diff(dim=-1) < 0).any()) else None
 
 
 def _out_of_range(coordinates: Tensor, length: int, what: str) -> str | None:
