@@ -43,8 +43,10 @@ EXPLANATIONS: tuple[Explanation, ...] = (
 
 def explain(comparison: Comparison) -> Obstacle | None:
     """Return the first explanation that holds for a comparison; None where nothing explains it."""
-    candidates = (each for each in EXPLANATIONS if comparison.kind in each.kinds)
-    return next(filter(None, (each.explains(comparison) for each in candidates)), None)
+    for each in EXPLANATIONS:
+        if comparison.kind in each.kinds and (obstacle := each.explains(comparison)):
+            return obstacle
+    return None
 
 
 def unexplained(entries: Sequence[Comparison]) -> tuple[list[Comparison], Obstacle | None]:
