@@ -71,7 +71,10 @@ def _by_the_wide(
     except DerivativeError as error:
         finding = raised(subject, error) if error.absent else _raised_here(subject, error)
         return replace(judgement, findings=(finding,))
-    truth = answer(wide, asked)
+    try:
+        truth = answer(wide, asked)
+    except DerivativeError as error:
+        return replace(judgement, findings=(raised(wide, error),))
     accepted = options.along(subject, asked)
     allowed = _allowed(subject, wide, asked, truth, seed) + accepted.atol + accepted.rtol * abs(truth)
     # an infinity on the way may meet another, or a zero, and end as NaN

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gradproof import Reason, check
+from gradproof import Reason, Verdict, check
 from support.findings import assert_inconclusive
 from support.marks import double_and_single
 from support.points import point
@@ -77,10 +77,26 @@ def _replaces_its_data_by_less(x):
     return x.sin()
 
 
-@pytest.mark.parametrize(
-    "function", [_writes_through_data, _writes_in_place, _replaces_its_data, _replaces_its_data_by_less]
-)
-def test_a_function_that_writes_to_its_input_is_inconclusive(function, dtype):
+def test_a_function_that_writes_to_its_input_gets_a_copy_in_every_call(dtype):
+    x = point(4, dtype=dtype)
+    before = x.detach().clone()
+
+    report = check(_writes_in_place, x, seed=0)
+
+    assert report.passed
+    assert any("writes to inputs[0]" in note for note in report.notes)
+    assert torch.equal(x, before)
+
+
+def test_a_function_that_overwrites_what_autograd_saved_of_its_input_is_wrong(dtype):
+    report = check(_writes_through_data, point(4, dtype=dtype), seed=0)
+
+    assert report.verdict is Verdict.FAIL
+    assert any("writes to inputs[0]" in note for note in report.notes)
+
+
+@pytest.mark.parametrize("function", [_replaces_its_data, _replaces_its_data_by_less])
+def test_a_function_of_what_it_wrote_to_its_input_is_inconclusive(function, dtype):
     x = point(4, dtype=dtype)
     before = x.detach().clone()
 

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gradproof.engine.estimators.differences import precision_shown
 from gradproof.engine.pieces import slices
 from gradproof.engine.subject import Step
+from gradproof.engine.thresholds import SAMPLE
 from gradproof.frameworks.torch.contracts.contract import Context
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
@@ -50,7 +52,7 @@ def gap(
 
     worst, distance = furthest(len(expected), difference)
     allowed = ROUNDINGS * precision * largest(expected) + more
-    if distance <= allowed:
+    if distance <= allowed or distance <= ROUNDINGS * shown_in(expected, found) * largest(expected) + more:
         return None
     if noise is not None and distance <= allowed + NOISE * noise():
         return None
@@ -71,6 +73,11 @@ def tangent_gap(
     """Compare a tangent of the outputs with the one expected along a direction; the noise of both is allowed for."""
     noise = functools.partial(noise_of_pushforward, subject, direction, expected)
     return gap(expected, found, precision=subject.numbers.precision, more=context.nondet_tol, noise=noise)
+
+
+def shown_in(*vectors: Tensor) -> float:
+    """Return the spacing of the numbers of a lower precision that all entries have, as from a kernel; else zero."""
+    return precision_shown(torch, [vector[:: max(1, len(vector) // SAMPLE)] for vector in vectors if len(vector)])
 
 
 def furthest(size: int, measured: Callable[[slice], Tensor]) -> tuple[int, float]:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gradproof._options import ContractName
 from gradproof.engine.results import Place
-from gradproof.frameworks.torch.contracts.comparison import NOISE, ROUNDINGS, furthest, largest, rounding_of
+from gradproof.frameworks.torch.contracts.comparison import NOISE, ROUNDINGS, furthest, largest, rounding_of, shown_in
 from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
 from gradproof.frameworks.torch.subject.calling import LARGE
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
@@ -103,7 +103,7 @@ def _gap(subject: TorchSubject, once: Tensor, scaled: Tensor, factor: float) -> 
 
 def _is_beyond_rounding(subject: TorchSubject, context: Context, gap: float) -> bool:
     cotangent, once = context.pulled(subject)
-    precision = subject.numbers.precision
+    precision = max(subject.numbers.precision, shown_in(once))
     allowed = math.sqrt(precision) * largest(once) + context.nondet_tol + FEW_BITS * subject.inputs.tiny
     if gap <= allowed:
         return False

@@ -44,13 +44,15 @@ def no_mutation(subject: TorchSubject, context: Context) -> Outcome:
     made = _fresh_call(subject) if custom_nodes(subject.results) else None
     leaves, results, notes = made or (subject.leaves, subject.results, ())
     own, whole = custom_nodes(results), Watch()
+    saved = Watch()
     for part, leaf in zip(subject.inputs.parts, leaves, strict=True):
-        whole.add(part.path, leaf)
+        if part.path not in subject.mutated:  # what forward writes over is its own from then on
+            whole.add(part.path, leaf)
     for part, result, piece in zip(subject.outputs.parts, results, incoming, strict=True):
         whole.add(part.path, result)
         whole.add(f"the incoming gradient of {part.path}", piece)
     for node, tensor in saved_by(own):
-        whole.add(f"what {function_name(node)} saved for it", tensor)
+        saved.add(f"what {function_name(node)} saved for it", tensor)
     written: list[str] = []
     handles = [handle for node in own for handle in _guarded(node, written)]
     try:
@@ -61,6 +63,10 @@ def no_mutation(subject: TorchSubject, context: Context) -> Outcome:
     words = written[0] if written else whole.mutated()
     if words is not None:
         return broken(ContractName.NO_MUTATION, f"The backward writes to {words}.", hint=ADVICE)
+    if (overwritten := saved.mutated()) is not None:
+        return Outcome(
+            absent=f"The backward writes to {overwritten}: a second backward through the same graph is wrong."
+        )
     return Outcome(notes=notes)
 
 

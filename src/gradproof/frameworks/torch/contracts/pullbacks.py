@@ -27,6 +27,8 @@ def gradients(
     leaves: Sequence[Tensor] | None = None,
 ) -> list[Tensor | None]:
     """Return the gradients as autograd computes them: None for an input without influence."""
+    if results is None and leaves is None:
+        return subject.gradients(subject.results, subject.leaves, incoming)
     subject.tally.pullbacks += 1
     try:
         with subject.caller.timed():
@@ -34,7 +36,7 @@ def gradients(
                 subject.results if results is None else results,
                 subject.leaves if leaves is None else leaves,
                 incoming,
-                retain_graph=True,
+                retain_graph=not subject.single_use,
                 allow_unused=True,
             )
     except Exception as error:

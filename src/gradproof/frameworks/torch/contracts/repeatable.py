@@ -9,15 +9,17 @@ import torch
 from torch import Tensor
 
 from gradproof._options import ContractName
-from gradproof.frameworks.torch.contracts.comparison import furthest, largest
+from gradproof.frameworks.torch.contracts.comparison import furthest, largest, shown_in
 from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
-from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
+from gradproof.frameworks.torch.subject.torch_subject import SINGLE_USE, TorchSubject
 
 ROUNDINGS = 1e3  # units of rounding of the largest entry, which the order of a sum may make
 
 
 def repeatable(subject: TorchSubject, context: Context) -> Outcome:
     """Test that two pullbacks of one incoming gradient through one graph are equal."""
+    if subject.single_use:
+        return Outcome(absent=SINGLE_USE.format(why="is refused, raises or gives another gradient"))
     first = context.gradient(subject)
     second = subject.pullback(context.cotangent(subject))
     if torch.equal(first, second):
@@ -36,7 +38,7 @@ def repeatable(subject: TorchSubject, context: Context) -> Outcome:
         f"The same backward, run twice, gives two gradients with respect to {place.path} (at {place}: "
         f"{float(first[worst]):.9g}, then {float(second[worst]):.9g}, which differ by {gap:.2g})."
     )
-    if gap <= ROUNDINGS * subject.numbers.precision * largest(first):
+    if gap <= ROUNDINGS * max(subject.numbers.precision, shown_in(first, second)) * largest(first):
         return Outcome(absent=f"{message} A sum in another order explains a difference of this size.")
     return broken(
         ContractName.REPEATABLE,

@@ -81,10 +81,9 @@ def _as_zeros(subject: TorchSubject, context: Context, absent: Collection[int]) 
 
 
 def _pulled(subject: TorchSubject, context: Context, absent: Collection[int]) -> Tensor:
-    results = [
-        without_gradient(result) if number in absent else result for number, result in enumerate(subject.results)
-    ]
-    return coordinates(subject, gradients(subject, context.incoming(subject), results=results))
+    own, leaves = subject.graph()
+    results = [without_gradient(result) if number in absent else result for number, result in enumerate(own)]
+    return coordinates(subject, gradients(subject, context.incoming(subject), results=results, leaves=leaves))
 
 
 def _named(subject: TorchSubject, absent: Collection[int]) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from gradproof._options import Options
 from gradproof.engine.adjoint import adjoint_disagreement
 from gradproof.engine.diagnosis import diagnosed
+from gradproof.engine.estimators.steps import first_step
 from gradproof.engine.findings import raised
 from gradproof.engine.jacobian.cover import Progress, judge_fully
 from gradproof.engine.judging import judge
@@ -18,7 +19,7 @@ from gradproof.engine.pictures import heat_map
 from gradproof.engine.precision import judge_rounded
 from gradproof.engine.results import Obstacle, Reason, Verdict
 from gradproof.engine.scales import overshadowed
-from gradproof.engine.subject import DerivativeError, Subject
+from gradproof.engine.subject import DerivativeError, Step, Subject
 from gradproof.engine.thresholds import HANDFUL, MANY
 from gradproof.engine.verdict import Judgement
 from gradproof.engine.views import in_mode
@@ -36,6 +37,7 @@ from gradproof.frameworks.torch.subject.derivatives import Incoming, derivative
 from gradproof.frameworks.torch.subject.numpy_subject import for_the_engine, silence
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 from gradproof.frameworks.torch.subject.widening import widened
+from gradproof.frameworks.torch.subject.written_inputs import depends_on_writes, replaces_inputs
 
 OF_VALUES = ("wrong-gradient", "non-finite-gradient")  # kinds of findings that values can settle
 PATTERN = (Reason.JUMP, Reason.DOMAIN, Reason.NONDETERMINISTIC)  # of a function of the pattern, not the values
@@ -47,6 +49,7 @@ SEMANTICS = {
     True: "(masked=True: the stored entries are the inputs.)",
     False: "(masked=False: every entry is an input, and zero where nothing is stored.)",
 }
+WRITES = "The function writes to {paths}: every call was given a copy of its own."
 REPEATS = 4  # pullbacks that are compared to measure nondeterminism
 MARGIN = 4.0  # times the largest difference among them: further pullbacks may differ more
 DOUBLE = 1e-15  # the spacing of double-precision numbers near one is below this
@@ -83,13 +86,21 @@ class Examination:
             raise InputError(
                 "A forward_ad.dual_level is open, and torch allows one alone. Leave it before checking forward mode."
             )
-        if self.subject.mutated:
+        if self.subject.mutated and replaces_inputs(self.subject):
             whole = _mutated(self.subject.mutated)
         else:
             whole = joined(list(self._second_order() if self.options.order == 2 else self._first_order()))
+            whole = self._with_writes(whole) if self.subject.mutated else whole
             whole = with_culprits(whole, self.subject, self._part) if self.finds_culprits else whole
         notes = (*dict.fromkeys(whole.notes), *self.subject.notes, *self.notes)
         return whole if notes == whole.notes else replace(whole, notes=notes)
+
+    def _with_writes(self, whole: Judgement) -> Judgement:
+        """Return the judgement of a function that writes to its inputs; an obstacle if that explains what is wrong."""
+        if whole.verdict is not Verdict.PASS and depends_on_writes(self.subject, self.seed):
+            return _mutated(self.subject.mutated)
+        self.notes.append(WRITES.format(paths=", ".join(self.subject.mutated)))
+        return whole
 
     def _part(self, part: TorchSubject) -> Judgement:
         """Judge a part of the function by itself, with one probe and no contracts."""
@@ -187,7 +198,7 @@ class Examination:
         self.derivatives[label] = None
         options, seed = self.options, self.seed
         ask = partial(judge_fully, progress=self.progress) if options.coverage == "full" else judge
-        ask = _explaining(ask) if options.explain else ask
+        ask = natively = _explaining(ask) if options.explain else ask
         wide = widened(subject) if subject.numbers.precision > DOUBLE and options.step is None else None
         judged = shown = in_mode(for_the_engine(subject), mode)
         if wide is not None:
@@ -196,10 +207,16 @@ class Examination:
         probing = self._probing(subject, mode)
         with silence():
             found = ask(judged, probes=options.probes, seed=seed, options=probing)
+            if wide is not None and has_raised(found) and _works(judged, seed):
+                self.notes.append(f"In double precision the derivative raises: {found.findings[0].message}")
+                shown, found = judged, natively(judged, probes=options.probes, seed=seed, options=probing)
             if self.draws_maps and any(each.kind == "wrong-gradient" for each in found.findings):
                 blocks = HANDFUL if options.coverage == "full" else MANY
                 found = replace(found, maps=heat_map(shown, seed, probing, blocks=blocks, measured=found.measured))
         found = with_contracts(found, subject, mode, options, seed).named(label)
+        doubtful = found.verdict is not Verdict.PASS and mode == "reverse" and not subject.single_use
+        if doubtful and subject.consumes_its_graph(seed):
+            return self._judged(subject.with_single_use_graphs(), mode, label)
         return unsupported(found, label) if is_unsupported(subject, mode, found) else _with_semantics(subject, found)
 
     def _probing(self, subject: TorchSubject, mode: str) -> Probing:
@@ -239,6 +256,18 @@ class _PartExamination(Examination):
     """The check of one part of a wrong function: with a diagnosis, but without a heat map and without culprits."""
 
     is_whole = False
+
+
+def _works(subject: Subject, seed: int) -> bool:
+    """Return True if the derivative runs in the precision that the function was called with."""
+    try:
+        if subject.mode == "reverse":
+            subject.pullback(subject.cotangent(seed))
+        else:
+            subject.pushforward(subject.direction(seed, Step(first_step(subject.numbers.precision))))
+    except DerivativeError:
+        return False
+    return True
 
 
 def _explaining(ask: Callable[..., Judgement]) -> Callable[..., Judgement]:

@@ -28,6 +28,10 @@ from gradproof.frameworks.torch.subject.perturbed_evaluation import PerturbedEva
 from gradproof.frameworks.torch.subject.sizes import ORDINARY, sizes_of
 from gradproof.frameworks.torch.subject.spaces import Space, scale_of
 
+SINGLE_USE = (
+    "A second backward through the same graph {why}, as where a backward overwrites or frees what forward saved. Every "
+    "pullback was given a graph of its own, as in ordinary use."
+)
 BYPASSED = "{name} uses inputs directly and not as arguments, which alone carry tangents. Let it use its arguments."
 
 
@@ -39,8 +43,9 @@ def differentiating() -> AbstractContextManager[Any]:
 class TorchSubject:
     """A function, its inputs, and the inputs that are varied.
 
-    The function is called once with a graph, on private copies of every tensor; that call serves all pullbacks.
-    Perturbed calls build no graph unless the function turns out to need one.
+    The function is called once with a graph, on private copies of every tensor; that call serves all pullbacks, unless
+    a backward consumes its graph (`single_use`): then every pullback has a call of its own. Perturbed calls build no
+    graph unless the function turns out to need one.
     """
 
     mode = "reverse"
@@ -53,6 +58,7 @@ class TorchSubject:
         self.semantics = semantics or Semantics()
         self.caller = Caller(call, varied, slots, tally)
         self.trouble = ""
+        self.single_use = False
         self._perturbed = PerturbedEvaluation()
         self.refused: set[str] = set()  # what cannot be batched
         for slot in slots:
@@ -301,13 +307,71 @@ class TorchSubject:
     def gradients(
         self, results: Sequence[Tensor], leaves: Sequence[Tensor], incoming: Sequence[Tensor]
     ) -> list[Tensor | None]:
-        """Return the gradients that autograd computes; None for an input without influence."""
+        """Return the gradients that autograd computes; None for an input without influence.
+
+        The graph at the point is kept for further pullbacks. If the function does not allow that, or raises at a later
+        pullback through it, this one and all further ones have a graph of their own.
+        """
         self.tally.pullbacks += 1
+        shared = results is self.results
         try:
             with self.caller.timed():
-                return list(torch.autograd.grad(results, leaves, incoming, retain_graph=True, allow_unused=True))
+                if shared:
+                    results, leaves = self.graph()
+                keep = shared and not self.single_use
+                return list(torch.autograd.grad(results, leaves, incoming, retain_graph=keep, allow_unused=True))
         except Exception as error:
+            if shared and not self.single_use and (found := self._singly(incoming)) is not None:
+                return found
             raise derivative_error(error) from error
+
+    def graph(self) -> tuple[list[Tensor], list[Tensor]]:
+        """Return results and leaves for a pullback at the point: those of the first call, or of a new one."""
+        return self.fresh_graph() if self.single_use else (self.results, self.leaves)
+
+    def fresh_graph(self) -> tuple[list[Tensor], list[Tensor]]:
+        """Call the function at the point once more; return its results and the leaves that its graph leads to."""
+        copies, result = self.caller.at_the_point()
+        return self.caller.results(result), [copies[number] for number in self.varied]
+
+    def with_single_use_graphs(self) -> TorchSubject:
+        """Return the same function at the same point, with a graph of its own for every pullback."""
+        anew = TorchSubject(self.call, self.varied, self.slots, self.tally, self.semantics)
+        anew.single_use = True
+        anew._notes.append(SINGLE_USE.format(why="gives another gradient"))
+        return anew
+
+    def _singly(self, incoming: Sequence[Tensor]) -> list[Tensor | None] | None:
+        """Return the gradients from a graph that is used once, and use others so from now on; None if that raises."""
+        try:
+            results, leaves = self.fresh_graph()
+            found = torch.autograd.grad(results, leaves, incoming, allow_unused=True)
+        except Exception:
+            return None
+        self.single_use = True
+        self._notes.append(SINGLE_USE.format(why="is refused or raises"))
+        return list(found)
+
+    def consumes_its_graph(self, seed: int) -> bool:
+        """Return True if a second backward through one graph gives another gradient, and through a new graph not."""
+        incoming = self.outputs.tensors(self.cotangent(seed))
+
+        def gradient(graph: tuple[list[Tensor], list[Tensor]]) -> Tensor:
+            self.tally.pullbacks += 1
+            own = [piece.clone() for piece in incoming]
+            return self.inputs.coordinates(torch.autograd.grad(*graph, own, retain_graph=True, allow_unused=True))
+
+        try:
+            graph = self.fresh_graph()
+            first = gradient(graph).clone()
+            second = gradient(graph).clone()
+            if torch.equal(first, second):
+                return False
+            anew = [gradient(self.fresh_graph()).clone() for _ in range(2)]
+        except Exception:
+            return False
+        apart = (second - first).abs().max()
+        return all(bool(4 * (each - first).abs().max() <= apart) for each in anew)
 
     def __enter__(self) -> TorchSubject:
         return self

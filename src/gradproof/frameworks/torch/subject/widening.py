@@ -6,6 +6,10 @@ import operator
 
 import torch
 
+from gradproof.engine.estimators.differences import precision_shown
+from gradproof.engine.estimators.steps import first_step
+from gradproof.engine.subject import Step
+from gradproof.engine.thresholds import SAMPLE
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 SAME = 64.0  # units of rounding by which a value may differ from the same in double precision
@@ -20,6 +24,7 @@ def widened(subject: TorchSubject) -> TorchSubject | None:
         return None
     try:
         wide = TorchSubject(subject.call, subject.varied, slots, subject.tally, subject.semantics)
+        wide.single_use = subject.single_use
     except Exception:
         return None
     finally:
@@ -31,4 +36,11 @@ def widened(subject: TorchSubject) -> TorchSubject | None:
     difference, size = abs(wide.centre - subject.centre), abs(wide.centre)
     scale = float(torch.where(size.isfinite(), size, 0.0).max())
     same = (difference <= SAME * subject.numbers.precision * (size + scale)) | ~subject.centre.isfinite()
-    return wide if bool(same.all()) else None
+    return wide if bool(same.all()) and _computes_in_double(wide) else None
+
+
+def _computes_in_double(wide: TorchSubject) -> bool:
+    """Return True if values beside the point have the digits of double precision: a cast inside leaves fewer."""
+    values = wide.evaluate(wide.direction(0, Step(first_step(wide.numbers.precision))), 1.0)
+    shown = precision_shown(torch, [values[:: max(1, len(values) // SAMPLE)]])
+    return not shown > wide.numbers.precision

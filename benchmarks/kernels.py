@@ -1,0 +1,271 @@
+"""Kernels that compute in float32 inside: are right ones passed, and planted bugs found, in the precision they run in?
+
+Fifteen functions, each as kernels of several kinds: one that casts, one that raises for float64, in forward or in
+backward alone, one whose backward overwrites what forward saved, one that computes the gradient in forward, one that
+writes it over its input, one compiled, one whose sums differ from call to call, one under autocast. Every kernel is
+checked right and with bugs planted in its backward.
+
+`python -m benchmarks.kernels --rows 8 --columns 24` prints how many right kernels pass, fail or are inconclusive, and
+how many of the planted bugs are found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import time
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+import gradproof
+
+DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+
+
+def _weight(rows: int, columns: int) -> Tensor:
+    draw = torch.Generator().manual_seed(rows * 1000 + columns)
+    return torch.randn(rows, columns, generator=draw) / math.sqrt(rows)
+
+
+def _rotary(x: Tensor) -> Tensor:
+    half = x.shape[-1] // 2
+    angle = torch.arange(x.shape[0])[:, None] / 10.0 ** (torch.arange(half) / half)
+    a, b = x[:, :half], x[:, half : 2 * half]
+    return torch.cat([a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos()], -1)
+
+
+def _attention(x: Tensor) -> Tensor:
+    rows = x[:64]
+    scores = rows @ rows.T / math.sqrt(x.shape[1])
+    return torch.cat([scores.softmax(-1) @ rows, x[64:]])
+
+
+FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "silu": F.silu,
+    "tanh": torch.tanh,
+    "squared relu": lambda x: F.relu(x) ** 2,
+    "swiglu": lambda x: F.silu(x[:, : x.shape[1] // 2]) * x[:, x.shape[1] // 2 :],
+    "softmax": lambda x: x.softmax(-1),
+    "log softmax": lambda x: x.log_softmax(-1),
+    "layer norm": lambda x: F.layer_norm(x, x.shape[-1:]),
+    "rms norm": lambda x: x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt(),
+    "l2 norm": lambda x: x.norm(dim=-1),
+    "cross entropy": lambda x: F.cross_entropy(x, torch.arange(x.shape[0]) % x.shape[1], reduction="none"),
+    "rotary": _rotary,
+    "cumulative sum": lambda x: x.cumsum(-1),
+    "linear": lambda x: x @ _weight(x.shape[1], 16),
+    "attention": _attention,
+}
+
+
+def _edited(change: Callable[[Tensor], object]) -> Callable[[Tensor], Tensor]:
+    def bug(gradient: Tensor) -> Tensor:
+        wrong = gradient.clone()
+        change(wrong)
+        return wrong
+
+    return bug
+
+
+BUGS: dict[str, Callable[[Tensor], Tensor]] = {
+    "zero": torch.zeros_like,
+    "doubled": lambda g: 2 * g,
+    "sign": lambda g: -g,
+    "shift": lambda g: g.roll(1, -1),
+    "last column": _edited(lambda g: g[:, -1].zero_()),
+    "last rows": _edited(lambda g: g[-max(1, len(g) // 8) :].zero_()),
+    "a tile": _edited(lambda g: g[:4, :8].zero_()),
+    "+ 10 %": lambda g: 1.1 * g,
+    "missing term": lambda g: g + 0.5 * g.mean(-1, keepdim=True) + 0.1 * g.abs().mean(),
+    "wrong reduction": lambda g: g / 3,
+    "one entry × 1.5": _edited(lambda g: g.view(-1)[g.abs().argmax()].mul_(1.5)),
+}
+RIGHT = "right"
+SCATTER = numpy.random.default_rng(0)
+
+
+def _unsteady(like: Tensor) -> Tensor:
+    """Numbers that are different in every call, whatever the state of torch's generators."""
+    return torch.from_numpy(SCATTER.standard_normal(like.shape).astype("float32"))
+
+
+def _gradient(function: Callable[[Tensor], Tensor], x: Tensor, incoming: Tensor, bug: str) -> Tensor:
+    """The gradient in float32, with a bug planted."""
+    with torch.enable_grad():
+        leaf = x.detach().float().requires_grad_()
+        (gradient,) = torch.autograd.grad(function(leaf), leaf, incoming.float())
+    return gradient if bug == RIGHT else BUGS[bug](gradient)
+
+
+def _casts(
+    function: Callable[[Tensor], Tensor], bug: str, *, refuses: str = "", consumes: bool = False, scatter: float = 0
+) -> Callable[[Tensor], Tensor]:
+    class Kernel(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            if refuses == "forward" and x.dtype == torch.float64:
+                raise TypeError("unsupported dtype: float64")
+            ctx.save_for_backward(x.clone() if consumes else x)
+            value = function(x.float())
+            if scatter:
+                value = value * (1 + scatter * _unsteady(value))
+            return value.to(x.dtype)
+
+        @staticmethod
+        def backward(ctx, incoming):
+            (x,) = ctx.saved_tensors
+            if refuses == "backward" and x.dtype == torch.float64:
+                raise KeyError(torch.float64)
+            gradient = _gradient(function, x, incoming, bug)
+            if scatter:
+                gradient = gradient * (1 + scatter * _unsteady(gradient))
+            if consumes:
+                x.data.copy_(gradient)
+                return x
+            return gradient.to(x.dtype)
+
+    return Kernel.apply
+
+
+def _in_forward(
+    function: Callable[[Tensor], Tensor], bug: str, *, over_input: bool = False
+) -> Callable[[Tensor], Tensor]:
+    """A loss of which forward computes the gradient, and backward scales it in place."""
+
+    class Kernel(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            value = function(x.float())
+            weights = torch.linspace(0.5, 1.5, value.numel()).view_as(value)
+            gradient = _gradient(function, x, weights, bug).to(x.dtype)
+            if over_input:
+                x.data.copy_(gradient)
+                gradient = x.data
+            ctx.save_for_backward(gradient)
+            return (value * weights).sum()
+
+        @staticmethod
+        def backward(ctx, incoming):
+            (gradient,) = ctx.saved_tensors
+            return gradient.mul_(incoming)
+
+    return Kernel.apply
+
+
+def _compiled(function: Callable[[Tensor], Tensor], bug: str) -> Callable[[Tensor], Tensor]:
+    kernel = _casts(function, bug) if bug != RIGHT else lambda x: function(x.float()).to(x.dtype)
+    return torch.compile(kernel, backend="aot_eager")
+
+
+def _autocast(function: Callable[[Tensor], Tensor], bug: str) -> Callable[[Tensor], Tensor]:
+    kernel = _casts(function, bug)
+
+    def called(x: Tensor) -> Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return kernel(x)
+
+    return called
+
+
+KINDS: dict[str, Callable[[Callable[[Tensor], Tensor], str], Callable[[Tensor], Tensor]]] = {
+    "casts": _casts,
+    "refuses float64": lambda f, bug: _casts(f, bug, refuses="forward"),
+    "refuses it in backward": lambda f, bug: _casts(f, bug, refuses="backward"),
+    "consumes its graph": lambda f, bug: _casts(f, bug, consumes=True),
+    "gradient in forward": _in_forward,
+    "gradient over input": lambda f, bug: _in_forward(f, bug, over_input=True),
+    "compiled": _compiled,
+    "atomics": lambda f, bug: _casts(f, bug, scatter=2.0**-23),
+    "autocast": _autocast,
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One kernel with one bug, or none, in one precision."""
+
+    kind: str
+    function: str
+    dtype: torch.dtype
+    bug: str
+    rows: int
+    columns: int
+
+    def checked(self) -> gradproof.Report:
+        """Check the kernel at a random point."""
+        torch.manual_seed(zlib.crc32(f"{self.function}{self.dtype}".encode()))
+        x = torch.randn(self.rows, self.columns).to(self.dtype).requires_grad_()
+        kernel = KINDS[self.kind](FUNCTIONS[self.function], self.bug)
+        return gradproof.check(kernel, x, seed=zlib.crc32(self.bug.encode()) % 1000)
+
+    def share(self) -> float:
+        """The norm of the planted error over that of the gradient."""
+        torch.manual_seed(zlib.crc32(f"{self.function}{self.dtype}".encode()))
+        x = torch.randn(self.rows, self.columns).to(self.dtype)
+        value = FUNCTIONS[self.function](x.float())
+        right = _gradient(FUNCTIONS[self.function], x, torch.randn_like(value), RIGHT)
+        return float((BUGS[self.bug](right) - right).norm() / right.norm())
+
+
+def cases(arguments: argparse.Namespace) -> Iterator[Case]:
+    """All cases that were asked for."""
+    for kind in arguments.kinds:
+        for name in FUNCTIONS:
+            for dtype in arguments.dtypes:
+                if kind.startswith("refuses") and dtype == torch.float64:
+                    continue
+                for bug in arguments.bugs:
+                    yield Case(kind, name, dtype, bug, arguments.rows, arguments.columns)
+
+
+def main() -> int:
+    """Print the tables; return 1 if a right kernel fails."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=8)
+    parser.add_argument("--columns", type=int, default=24)
+    parser.add_argument("--kinds", type=lambda text: text.split(","), default=list(KINDS))
+    parser.add_argument("--bugs", type=lambda text: text.split(","), default=[RIGHT, *BUGS])
+    parser.add_argument(
+        "--dtypes", type=lambda text: [getattr(torch, each) for each in text.split(",")], default=DTYPES
+    )
+    parser.add_argument(
+        "--show", action="store_true", help="every right kernel that does not pass, every bug that is missed"
+    )
+    arguments = parser.parse_args()
+    right: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    planted: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    began, done = time.perf_counter(), 0
+    for case in cases(arguments):
+        report, done = case.checked(), done + 1
+        verdict, short = report.verdict.value, str(case.dtype).removeprefix("torch.")
+        if case.bug == RIGHT:
+            right[case.kind, short][verdict] += 1
+        else:
+            planted[case.bug, short][verdict] += 1
+        if arguments.show and (verdict != "pass") == (case.bug == RIGHT):
+            print(
+                f"{case.kind}: {case.function} {short}, {case.bug}: {verdict} {report.reason} {report.message or report.findings}"[
+                    :300
+                ]
+            )
+    for title, table in (("right kernels", right), ("planted bugs", planted)):
+        print(f"\n{title:24} {'':10} {'pass':>6} {'fail':>6} {'inconclusive':>13}")
+        for (name, short), counts in table.items():
+            print(f"{name:24} {short:10} {counts['pass']:6} {counts['fail']:6} {counts['inconclusive']:13}")
+        total = sum(table.values(), Counter())
+        print(f"{'together':24} {'':10} {total['pass']:6} {total['fail']:6} {total['inconclusive']:13}")
+    print(f"\n{done} checks in {time.perf_counter() - began:.0f} s")
+    return int(sum(right.values(), Counter())["fail"] > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
