@@ -6,12 +6,14 @@ from dataclasses import replace
 
 from gradproof.engine.estimators.differences import precision_shown
 from gradproof.engine.estimators.noise import on_a_grid
-from gradproof.engine.estimators.segment import Outcome, SegmentResult, second_opinion
+from gradproof.engine.estimators.question import Question
+from gradproof.engine.estimators.segment import Outcome, SegmentResult, question_of, second_opinion
 from gradproof.engine.estimators.steps import FINEST, RATIO, first_step
+from gradproof.engine.localisation.segment_blocks import Region, by_blocks, region_of
 from gradproof.engine.options import Probing
 from gradproof.engine.results import Finding, Reason
 from gradproof.engine.subject import Array, DerivativeError, Step, Subject
-from gradproof.engine.thresholds import CALLS
+from gradproof.engine.thresholds import CALLS, ROUNDINGS
 from gradproof.engine.verdict import Judgement
 from gradproof.engine.views import rule_of, subset
 
@@ -25,6 +27,8 @@ def seconded(judgement: Judgement, subject: Subject, seed: int, options: Probing
     if judgement.findings or obstacle is None or obstacle.reason not in ROUGH or options.step is not None:
         return judgement
     result = asked(subject, seed, options)
+    if result is not None and result.outcome is Outcome.WEAK:
+        result = by_blocks(_question(subject, seed, options), result, seed, options)
     if result is not None and result.outcome is Outcome.DISAGREES:
         quantised = _quantisers(subject, seed)
         if bool(quantised.any()):
@@ -32,7 +36,8 @@ def seconded(judgement: Judgement, subject: Subject, seed: int, options: Probing
             result = asked(subset(subject, rest), seed, options) if rest.shape[0] else None
         if result is None or result.outcome is not Outcome.DISAGREES:
             return judgement
-        return replace(judgement, findings=(segment_finding(subject, result),))
+        region = region_of(_question(subject, seed, options), result, seed)
+        return replace(judgement, findings=(segment_finding(subject, result, region),))
     if result is None or result.outcome is Outcome.UNDECIDED:
         return judgement
     note = (
@@ -50,6 +55,10 @@ def asked(subject: Subject, seed: int, options: Probing) -> SegmentResult | None
         return None
 
 
+def _question(subject: Subject, seed: int, options: Probing) -> Question:
+    return question_of(subject, seed, options.rtol, options.atol)
+
+
 def _quantisers(subject: Subject, seed: int) -> Array:
     """Return which outputs are constant on a fine step, and are claimed to be; none if they show a cast.
 
@@ -57,8 +66,9 @@ def _quantisers(subject: Subject, seed: int) -> Array:
     piecewise constant too, and is differentiated as if it were not there.
     """
     xp = subject.arrays
-    direction = subject.direction(seed, Step(first_step(subject.numbers.precision)))
-    (ahead, behind), centre = subject.evaluate_along(direction, (FINE, -FINE)), subject.centre
+    precision, centre = subject.numbers.precision, subject.centre
+    direction = subject.direction(seed, Step(max(FINE * first_step(precision), ROUNDINGS * precision)))
+    ahead, behind = subject.evaluate_along(direction, (1.0, -1.0))
     constant = (ahead == centre) & (behind == centre)
     if subject.mode == "forward":
         quantised = constant & (subject.pushforward(direction) == 0)
@@ -88,12 +98,15 @@ def _claimed_constant(subject: Subject, constant: Array, seed: int) -> Array:
     return ~claimed
 
 
-def segment_finding(subject: Subject, result: SegmentResult) -> Finding:
-    """Describe a rule that does not integrate to the change in value."""
+def segment_finding(subject: Subject, result: SegmentResult, region: Region) -> Finding:
+    """Describe a rule that does not integrate to the change in value, and where."""
+    part = region.count < subject.inputs.size
     return Finding(
         kind="wrong-gradient",
         message=f"The claimed gradient, integrated along a segment of {result.half_width:.1g} of the point's scale to "
         f"either side, predicts a change of {result.claimed:.6g}; the values change by {result.measured:.6g} ± "
-        f"{result.bar:.2g}.",
+        f"{result.bar:.2g}." + (f" The disagreement lies within {region}." if part else ""),
+        argument=region.first.path,
+        entries=(region.entry,) if region.entry else (),
         hint=f"Compare the {rule_of(subject)} with the derivative of the function without its rounding.",
     )

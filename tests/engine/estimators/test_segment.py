@@ -132,8 +132,10 @@ def test_an_error_that_is_tolerated_agrees():
 def test_a_range_of_coordinates_is_judged_by_itself():
     subject = subject_of(kernel(torch.tanh, lambda g: torch.cat([2 * g[:1], g[1:]])), torch.float32)
 
-    assert second_opinion(subject, seed=0, high=COLUMNS).outcome is Outcome.DISAGREES
-    assert second_opinion(subject, seed=0, low=COLUMNS).outcome is Outcome.AGREES
+    first = 1.0 * (torch.arange(subject.inputs.size) < COLUMNS).double()
+
+    assert second_opinion(subject, seed=0, moving=first).outcome is Outcome.DISAGREES
+    assert second_opinion(subject, seed=0, moving=1 - first).outcome is Outcome.AGREES
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

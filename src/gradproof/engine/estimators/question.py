@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gradproof.engine.contraction import restricted
 from gradproof.engine.subject import Array, Step, Subject
 
 
@@ -12,12 +11,12 @@ from gradproof.engine.subject import Array, Step, Subject
 class Question:
     """A function, the coordinates that move, the tolerated errors, and the noise of values and claims.
 
-    `scatter` is the variance of every value, `claim_noise` the standard deviation of a claim's entries, relative.
+    `moving` is one for the coordinates that move and zero for the others; None where all of them do. `scatter` is the
+    variance of every value, `claim_noise` the standard deviation of a claim's entries, relative.
     """
 
     subject: Subject
-    low: int
-    high: int
+    moving: Array
     rtol: float
     atol: float
     scatter: Array = None
@@ -25,8 +24,9 @@ class Question:
 
 
 def direction_of(question: Question, seed: int, width: float) -> Array:
-    """Draw a direction, `width` times the point's scale, within the range of coordinates that move."""
-    return restricted(question.subject, question.subject.direction(seed, Step(width)), question.low, question.high)
+    """Draw a direction, `width` times the point's scale, for the coordinates that move."""
+    direction = question.subject.direction(seed, Step(width))
+    return direction if question.moving is None else direction * question.moving
 
 
 def cotangent_of(subject: Subject, seed: int) -> Array:

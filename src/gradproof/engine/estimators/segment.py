@@ -29,7 +29,7 @@ from gradproof.engine.estimators.panels import NODES, PANEL_ENDS, Segment, claim
 from gradproof.engine.estimators.question import Question, claimed_parts, direction_of, place_of, value_at
 from gradproof.engine.results import Resolution
 from gradproof.engine.subject import Array, Subject
-from gradproof.engine.thresholds import ALIKE, CLEARLY, COARSEST, FELT, MANY, MARGIN, MEANINGFUL, ROUNDINGS
+from gradproof.engine.thresholds import ALIKE, CLEARLY, COARSEST, FELT, MANY, MARGIN, MEANINGFUL, ROUNDINGS, SHARE
 
 WIDEST = 0.3  # half-width of the first segment, relative to the point's scale: wide against the rounding of values
 SHRINK = 8.0  # from one half-width to the next, squared where rounding leaves room: fourth differences fall by 8⁴
@@ -43,6 +43,7 @@ class Outcome(enum.Enum):
     """What the segments say of the rule."""
 
     AGREES = "agrees"
+    WEAK = "agrees, within bars too wide to verify a single entry"
     DISAGREES = "disagrees"
     UNDECIDED = "undecided"
 
@@ -51,7 +52,8 @@ class Outcome(enum.Enum):
 class SegmentResult:
     """What was claimed and measured on the segment that decided, and how far the two may lie apart.
 
-    `half_width` is relative to the point's scale. Where nothing was measured the numbers are NaN.
+    `half_width` is relative to the point's scale. Where nothing was measured the numbers are NaN. `shows_a_tenth` says
+    that an error of a tenth of the gradient's norm would have been seen; `moving` is one for coordinates that moved.
     """
 
     outcome: Outcome
@@ -60,6 +62,8 @@ class SegmentResult:
     bar: float
     resolution: Resolution
     half_width: float
+    shows_a_tenth: bool = False
+    moving: Array = None
 
 
 NOTHING = SegmentResult(
@@ -73,18 +77,16 @@ NOTHING = SegmentResult(
 
 
 def second_opinion(
-    subject: Subject, *, seed: int, rtol: float = 0.0, atol: float = 0.0, low: int = 0, high: int | None = None
+    subject: Subject, *, seed: int, rtol: float = 0.0, atol: float = 0.0, moving: Array = None
 ) -> SegmentResult:
     """Hold the claimed gradient against the change in value along random segments through the point.
 
-    `low` and `high` restrict the segments to a range of input coordinates. `rtol` and `atol` are errors of an entry
-    that are tolerated. AGREES says that the bar would have shown an error of a tenth in the largest contribution.
-    DISAGREES says that the rule is wrong, and not the function rough: two segments are clearly outside their bars, the
+    `moving` is one for the input coordinates that the segments move, and zero for the others. `rtol` and `atol` are
+    errors of an entry that are tolerated. AGREES says that the bar would have shown an error of a tenth in the largest
+    contribution. DISAGREES says that the rule is wrong, and not the function rough: two segments are clearly outside their bars, the
     residual is spread along them, and it does not vanish on fine steps.
     """
-    stop = subject.inputs.size if high is None else high
-    question = Question(subject=subject, low=low, high=stop, rtol=rtol, atol=atol)
-    question = replace(question, scatter=scatter_nearby(question, seed), claim_noise=noise_of_claims(question, seed))
+    question = question_of(subject, seed, rtol, atol, moving)
     first = _best_width(question, seed)
     segments = _segments(question, seed, first) if first else []
     if not segments:
@@ -97,7 +99,15 @@ def second_opinion(
         bar=worst.bar + worst.tolerated,
         resolution=_resolution(segments),
         half_width=worst.values.width,
+        shows_a_tenth=all(segment.bar <= SHARE * segment.size for segment in segments),
+        moving=moving,
     )
+
+
+def question_of(subject: Subject, seed: int, rtol: float, atol: float, moving: Array = None) -> Question:
+    """Return what the segment test asks, with the noise of values and claims."""
+    question = Question(subject=subject, moving=moving, rtol=rtol, atol=atol)
+    return replace(question, scatter=scatter_nearby(question, seed), claim_noise=noise_of_claims(question, seed))
 
 
 def _best_width(question: Question, seed: int) -> Segment | None:
@@ -157,7 +167,7 @@ def _segments(question: Question, seed: int, first: Segment) -> list[Segment]:
     for number in range(1, 2 * SEGMENTS - 1):
         if number >= SEGMENTS and (first.values.width < WIDEST or not _doubtful(_pooled(segments))):
             break
-        values = values_along(question, seed + number, first.values.width)
+        values = values_along(question, seed + number, first.values.width, aligned=number % 2 == 1)
         segment = claims_along(question, values) if values else None
         if segment is None:
             return []
@@ -188,7 +198,7 @@ def _outside(segments: Sequence[Segment]) -> list[Segment]:
 
 def _outcome(question: Question, segments: Sequence[Segment]) -> Outcome:
     if all(segment.excess <= 1 for segment in segments):
-        return Outcome.AGREES if all(map(_meaningful, segments)) else Outcome.UNDECIDED
+        return Outcome.AGREES if all(map(_meaningful, segments)) else Outcome.WEAK
     if not segments[0].beyond_doubt:
         return Outcome.UNDECIDED
     unsteady = math.fsum(segment.unsteadiness for segment in segments) / len(segments)
@@ -245,10 +255,14 @@ def _zero(segments: Sequence[Segment]) -> bool:
     return not any(segment.largest_entry for segment in segments)
 
 
+def error_needed(segment: Segment) -> float:
+    """Return the error in one entry that would have been clearly outside on this segment."""
+    return (MARGIN * (segment.bar + segment.tolerated) + segment.residual) / segment.shortest
+
+
 def _resolution(segments: Sequence[Segment]) -> Resolution:
     """Return the error in one entry that would have been clearly outside on two segments."""
-    needed = [(MARGIN * (each.bar + each.tolerated) + each.residual) / each.shortest for each in segments]
-    absolute, entry = sorted(needed)[1], max(segment.largest_entry for segment in segments)
+    absolute, entry = sorted(map(error_needed, segments))[1], max(segment.largest_entry for segment in segments)
     return Resolution(absolute=absolute, relative=absolute / entry if entry else math.inf)
 
 

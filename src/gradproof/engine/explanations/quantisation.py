@@ -17,7 +17,7 @@ from gradproof.engine.explanations.noise import is_rough
 from gradproof.engine.localisation.partial_slopes import best_exponent
 from gradproof.engine.results import Obstacle, Reason
 from gradproof.engine.subject import Array, Subject
-from gradproof.engine.thresholds import CLEARLY, COARSEST, FELT, SAMPLE
+from gradproof.engine.thresholds import CLEARLY, COARSEST, ENOUGH, FELT, SAMPLE
 
 QUANTA = tuple(COARSEST / RATIO**k for k in range(6))  # of a value: the quanta that half precisions leave
 LENGTHS = tuple(2.0 ** (k * 0.6180339887 % 1) for k in range(7))  # step lengths, no two in a ratio of small numbers
@@ -112,10 +112,11 @@ def cast_of(subject: Subject) -> float:
 
 
 def has_zero_gradient_of_a_cast(subject: Subject, direction: Array) -> bool:
-    """Return True if values that are cast, and constant along a direction, rise evenly on far longer steps."""
-    if not cast_of(subject):
+    """Return True if values of low precision, constant along a direction, rise evenly on far longer steps."""
+    precision = subject.numbers.precision
+    if not cast_of(subject) and precision < ENOUGH:
         return False
-    long = COARSEST / first_step(subject.numbers.precision)
+    long = max(COARSEST, FELT * precision) / first_step(precision)
     ahead = subject.evaluate(direction, long) - subject.centre
     behind = subject.centre - subject.evaluate(direction, -long)
     rises = (ahead * behind > 0) & (abs(ahead) <= RATIO * abs(behind)) & (abs(behind) <= RATIO * abs(ahead))
