@@ -29,7 +29,7 @@ def remainders(probe: Probe) -> tuple[TaylorPoint, ...]:
     claim, reach = probe.claim.slope, probe.ladder.reach
     if not math.isfinite(claim):
         return ()
-    changes = probe.sums.ahead or _changes(probe)
+    changes = probe.contraction.ahead or _changes(probe)
     return tuple(
         TaylorPoint(step=t * reach, remainder=abs(change - t * claim)) for t, change in changes if math.isfinite(change)
     )

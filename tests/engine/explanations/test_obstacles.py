@@ -9,7 +9,7 @@ from gradproof.engine.explanations import explain
 from gradproof.engine.explanations.comparison import Comparison, Kind
 from gradproof.engine.explanations.domain import all_undefined
 from gradproof.engine.options import Probing
-from gradproof.engine.probing import ask
+from gradproof.engine.probing import probe_direction
 from gradproof.engine.results import Reason, Verdict
 from support.difficulties import logistic
 from support.engine import either_coverage, is_verified_on_segments, judged, reason_of
@@ -181,10 +181,10 @@ def test_every_obstacle_comes_with_a_hint():
 
 def test_nothing_stands_in_the_way_of_a_smooth_function():
     subject = elementwise(np.sin, np.cos, [0.5, 0.7])
-    (probe,) = ask(subject, 0, Probing())
+    (probe,) = probe_direction(subject, 0, Probing())
 
     assert all_undefined(subject) is None
-    assert explain(Comparison(kind=Kind.AGREEMENT, probe=probe, options=Probing(), spared=0.02)) is None
+    assert explain(Comparison(kind=Kind.AGREEMENT, probe=probe, options=Probing(), unresolved_allowed=0.02)) is None
 
 
 def test_a_constant_function_has_nothing_in_its_way():

@@ -49,7 +49,7 @@ class Entries:
             ladder=ladder,
             cotangent=unit,
             claimed=claimed,
-            sums=Contraction(slope + missing, noise, rounding, abs(slope + missing)),
+            contraction=Contraction(slope + missing, noise, rounding, abs(slope + missing)),
             claim=Claim(slope, 0.0, 0.0, self.block.largest, 0.0),
         )
         return Comparison(
