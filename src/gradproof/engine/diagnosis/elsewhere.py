@@ -30,7 +30,7 @@ ADVICE = (
 def unsteady(case: Case) -> Iterator[Diagnosis]:
     """A call of the function elsewhere changes what the derivative answers here."""
     before, again = case.claim(case.questions[0]), case.claim(case.questions[0])
-    case.bench.disturb()
+    case.bench.evaluate_elsewhere()
     after = case.claim(case.questions[0])
     allowed = CLOSE * size_of([before])
     if size_of([again - before]) <= allowed < size_of([after - before]):  # it does not change by itself

@@ -232,7 +232,7 @@ class _Line:
         self.connected = int(self._connected.shape[0])
         others = direction * 1.0
         others[self._connected] = 0.0
-        self._nearby, self._others = Piece(subject, direction), Piece(subject, others)
+        self._connected_part, self._other_part = Piece(subject, direction), Piece(subject, others)
         self.size = self.connected + subject.inputs.size
         self.spans = [span for span in ((0, self.connected), (self.connected, self.size)) if span[0] < span[1]]
 
@@ -241,7 +241,7 @@ class _Line:
 
         The residual of a lone error, divided by the error, is then its place: places are numbered from 1/n to 1.
         """
-        xp, part = self._subject.arrays, self._nearby.of(self._connected)
+        xp, part = self._subject.arrays, self._connected_part.of(self._connected)
         places = xp.arange(1, self.connected + 1, dtype=part.dtype, device=part.device) / self.connected
         part[self._connected] *= places
         return part, float(self._gradient @ part)
@@ -250,8 +250,8 @@ class _Line:
         """Return the direction within a range of places, all connected or none, and the slope claimed along it."""
         if high <= self.connected:
             where = self._connected[low:high]
-            return self._nearby.of(where), float(self._gradient[where] @ self._direction[where])
-        part = self._others.of(slice(max(0, low - self.connected), high - self.connected))
+            return self._connected_part.of(where), float(self._gradient[where] @ self._direction[where])
+        part = self._other_part.of(slice(max(0, low - self.connected), high - self.connected))
         return part, 0.0 if self._reverse else float(self._cotangent @ self._subject.pushforward(part))
 
     def coordinate(self, place: int) -> int:
