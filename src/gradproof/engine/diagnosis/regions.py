@@ -222,8 +222,11 @@ def _beside(case: Case, chosen: Array, others: Array) -> str | None:
     if float(outside.max()) < 0 < float(inside.min()):
         return "where the input is positive"
     accident = sum(counts) < SOME and SLIGHT * comb(sum(counts), counts[0]) < 1
-    if min(counts) < FEW or accident:
-        return None
+    return None if min(counts) < FEW or accident else _threshold(point, chosen, others)
+
+
+def _threshold(point: Array, chosen: Array, others: Array) -> str | None:
+    """Return in words the threshold of the inputs, or of their sizes, that separates the chosen from the others."""
     for what, numbers in (("input", point), ("input's size", abs(point))):
         for side, below, above in (("below", chosen, others), ("above", others, chosen)):
             low, high = float(numbers[below].max()), float(numbers[above].min())

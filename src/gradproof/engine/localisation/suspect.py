@@ -152,7 +152,7 @@ class Suspect:
 def _moving(ladder: Ladder) -> Array:
     """Return the outputs that change on any sample, or the first if none does."""
     centre = ladder.subject.centre
-    moves = centre != centre
+    moves = ladder.subject.arrays.isnan(centre)
     for sample in ladder.samples:
         moves = moves | (sample.plus != centre) | (sample.minus != centre)
     moving = ladder.subject.arrays.where(moves)[0]
