@@ -146,7 +146,7 @@ def test_finer_steps_narrow_the_bar_near_kinks():
 
 
 def near_kinks(wrong=0.0, size=5000, every=200):
-    """Many calm outputs, and one in so many whose kink lies a step away."""
+    """Many smooth outputs, and one in so many whose kink lies a step away."""
     at = np.linspace(0.5, 2.5, size)
     odd = np.arange(size) % every == 0
     corners = at + 1.5 * first_step(2.2e-16)
@@ -158,16 +158,16 @@ def near_kinks(wrong=0.0, size=5000, every=200):
 
 
 def test_few_odd_outputs_near_kinks_are_looked_at_by_themselves():
-    calm, few = probe_direction(near_kinks(), 0, Probing())
+    smooth, few = probe_direction(near_kinks(), 0, Probing())
 
-    assert calm.agrees
+    assert smooth.agrees
     assert few.agrees
     assert few.ladder.subject.outputs.size == 25
-    assert np.flatnonzero(calm.cotangent == 0).size == 25
+    assert np.flatnonzero(smooth.cotangent == 0).size == 25
 
 
 @pytest.mark.parametrize("which", [0, 1, 4800, 4999])
-def test_an_error_is_seen_among_the_calm_outputs_and_among_the_odd_ones(which):
+def test_an_error_is_seen_among_the_smooth_outputs_and_among_the_odd_ones(which):
     wrong = np.zeros(5000)
     wrong[which] = 1e-3
 
@@ -374,7 +374,7 @@ def test_a_clear_disagreement_of_a_large_function_is_confirmed_after_four_evalua
     ],
     ids=["quantised", "vanishing", "agreeing"],
 )
-def test_a_confirmation_is_as_careful_as_a_first_probe_where_two_steps_do_not_tell(value, slope, at):
+def test_a_confirmation_is_as_careful_as_a_first_probe_where_two_steps_are_not_enough(value, slope, at):
     first, again = (elementwise(value, slope, at) for _ in range(2))
     (known,), (seen,) = probe_direction(first, 0, Probing()), probe_direction(again, 0, Probing(), confirming=True)
 
