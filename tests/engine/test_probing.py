@@ -18,7 +18,7 @@ from gradproof.engine.contraction import (
 from gradproof.engine.estimators.ladder import Ladder
 from gradproof.engine.estimators.steps import first_step
 from gradproof.engine.options import Probing
-from gradproof.engine.probing import ask
+from gradproof.engine.probing import probe_direction
 from gradproof.engine.subject import Step
 from gradproof.engine.thresholds import CALLS, LARGE, SAMPLE
 from support.numpy_subject import NumpySubject, elementwise, hashed
@@ -42,7 +42,7 @@ def ladder_of(subject, seed=0, exponents=(0, 1)):
 @given(at=points, seed=st.integers(0, 9999))
 def test_a_right_gradient_of_a_smooth_function_agrees_after_four_evaluations_and_one_pullback(at, seed):
     subject = sine(at)
-    (probe,) = ask(subject, seed, Probing())
+    (probe,) = probe_direction(subject, seed, Probing())
 
     assert probe.agrees
     assert (subject.evaluations, subject.pullbacks) == (4, 1)
@@ -53,38 +53,38 @@ def test_a_right_gradient_of_a_smooth_function_agrees_after_four_evaluations_and
 def test_one_wrong_entry_disagrees_whatever_the_direction(at, seed, which, error):
     wrong = np.zeros(len(at))
     wrong[which % len(at)] = error
-    (probe,) = ask(sine(at, wrong), seed, Probing())
+    (probe,) = probe_direction(sine(at, wrong), seed, Probing())
 
     assert not probe.agrees
 
 
 def test_a_seed_replays_exactly():
-    first, again = (ask(sine([1.0, 2.0], 0.1), 5, Probing())[0] for _ in range(2))
+    first, again = (probe_direction(sine([1.0, 2.0], 0.1), 5, Probing())[0] for _ in range(2))
 
-    assert (first.claim, first.sums) == (again.claim, again.sums)
+    assert (first.claim, first.contraction) == (again.claim, again.contraction)
 
 
 def test_another_seed_asks_along_another_direction():
-    first, other = (ask(sine([1.0, 2.0]), seed, Probing())[0] for seed in (5, 6))
+    first, other = (probe_direction(sine([1.0, 2.0]), seed, Probing())[0] for seed in (5, 6))
 
     assert not np.array_equal(first.ladder.direction, other.ladder.direction)
     assert not np.array_equal(first.cotangent, other.cotangent)
 
 
 def test_a_span_varies_the_coordinates_within_it_alone():
-    (probe,) = ask(sine([1.0, 2.0, 3.0, 4.0]), 0, Probing(), (1, 3))
+    (probe,) = probe_direction(sine([1.0, 2.0, 3.0, 4.0]), 0, Probing(), (1, 3))
 
     assert np.flatnonzero(probe.ladder.direction).tolist() == [1, 2]
 
 
 def test_an_error_outside_the_span_is_not_asked_about():
-    (probe,) = ask(sine([1.0, 2.0, 3.0, 4.0], np.array([9.0, 0, 0, 0])), 0, Probing(), (1, 3))
+    (probe,) = probe_direction(sine([1.0, 2.0, 3.0, 4.0], np.array([9.0, 0, 0, 0])), 0, Probing(), (1, 3))
 
     assert probe.agrees
 
 
 def test_a_step_that_is_asked_for_is_the_step_that_is_taken():
-    (probe,) = ask(sine([100.0, 200.0]), 0, Probing(step=1e-4))
+    (probe,) = probe_direction(sine([100.0, 200.0]), 0, Probing(step=1e-4))
 
     assert np.all(abs(probe.ladder.direction) <= 1.0001e-4)
     assert np.all(abs(probe.ladder.direction) >= 0.4999e-4)
@@ -93,8 +93,8 @@ def test_a_step_that_is_asked_for_is_the_step_that_is_taken():
 
 @pytest.mark.parametrize("options", [Probing(rtol=0.1), Probing(atol=0.1)])
 def test_a_probe_tolerates_nothing_but_says_that_tolerated_errors_would_not_be_seen(options):
-    (probe,) = ask(sine([1.0, 1.2, 0.5], np.array([0, 1e-2, 0])), 0, options)
-    (strict,) = ask(sine([1.0, 1.2, 0.5], np.array([0, 1e-2, 0])), 0, Probing())
+    (probe,) = probe_direction(sine([1.0, 1.2, 0.5], np.array([0, 1e-2, 0])), 0, options)
+    (strict,) = probe_direction(sine([1.0, 1.2, 0.5], np.array([0, 1e-2, 0])), 0, Probing())
 
     assert not probe.agrees
     assert probe.resolution > 1e3 * strict.resolution
@@ -103,7 +103,7 @@ def test_a_probe_tolerates_nothing_but_says_that_tolerated_errors_would_not_be_s
 def test_a_function_that_differs_from_call_to_call_is_not_repeatable():
     calls = iter(range(1000))
     subject = elementwise(lambda x: np.sin(x) + 1e-3 * next(calls), np.cos, [1.0, 2.0])
-    (probe,) = ask(subject, 0, Probing())
+    (probe,) = probe_direction(subject, 0, Probing())
 
     assert not probe.repeatable
 
@@ -111,13 +111,13 @@ def test_a_function_that_differs_from_call_to_call_is_not_repeatable():
 def test_a_difference_from_call_to_call_may_be_meant():
     calls = iter(range(1000))
     subject = elementwise(lambda x: np.sin(x) + 1e-9 * next(calls), np.cos, [1.0, 2.0])
-    (probe,) = ask(subject, 0, Probing(nondet_tol=1e-3))
+    (probe,) = probe_direction(subject, 0, Probing(nondet_tol=1e-3))
 
     assert probe.repeatable
 
 
 def test_doubt_makes_the_ladder_grow_on_both_sides():
-    (probe,) = ask(sine([1.0, 2.0], 1.0), 0, Probing())
+    (probe,) = probe_direction(sine([1.0, 2.0], 1.0), 0, Probing())
 
     assert probe.ladder.lowest < 0
     assert probe.ladder.highest > 1
@@ -128,10 +128,10 @@ def test_coarser_steps_narrow_the_bar_of_a_noisy_function(size):
     at = np.linspace(0.3, 2.8, 100)
     subject = elementwise(lambda x: np.sin(x) * (1 + size * hashed(x)), np.cos, at)
     cheap = contract(ladder_of(subject), subject.cotangent(0)).bar
-    (probe,) = ask(subject, 0, Probing())
+    (probe,) = probe_direction(subject, 0, Probing())
 
     assert probe.agrees
-    assert probe.sums.bar < cheap / 10 * CAUTION
+    assert probe.contraction.bar < cheap / 10 * CAUTION
 
 
 def test_finer_steps_narrow_the_bar_near_kinks():
@@ -139,14 +139,14 @@ def test_finer_steps_narrow_the_bar_near_kinks():
     corners = at + 2 * first_step(2.2e-16)
     subject = elementwise(lambda x: abs(x - corners), lambda x: np.sign(x - corners), at)
     cheap = contract(ladder_of(subject), subject.cotangent(0)).bar
-    (probe,) = ask(subject, 0, Probing())
+    (probe,) = probe_direction(subject, 0, Probing())
 
     assert probe.agrees
-    assert probe.sums.bar < cheap / 1000
+    assert probe.contraction.bar < cheap / 1000
 
 
 def near_kinks(wrong=0.0, size=5000, every=200):
-    """Many calm outputs, and one in so many whose kink lies a step away."""
+    """Many smooth outputs, and one in so many whose kink lies a step away."""
     at = np.linspace(0.5, 2.5, size)
     odd = np.arange(size) % every == 0
     corners = at + 1.5 * first_step(2.2e-16)
@@ -158,20 +158,20 @@ def near_kinks(wrong=0.0, size=5000, every=200):
 
 
 def test_few_odd_outputs_near_kinks_are_looked_at_by_themselves():
-    calm, few = ask(near_kinks(), 0, Probing())
+    smooth, few = probe_direction(near_kinks(), 0, Probing())
 
-    assert calm.agrees
+    assert smooth.agrees
     assert few.agrees
     assert few.ladder.subject.outputs.size == 25
-    assert np.flatnonzero(calm.cotangent == 0).size == 25
+    assert np.flatnonzero(smooth.cotangent == 0).size == 25
 
 
 @pytest.mark.parametrize("which", [0, 1, 4800, 4999])
-def test_an_error_is_seen_among_the_calm_outputs_and_among_the_odd_ones(which):
+def test_an_error_is_seen_among_the_smooth_outputs_and_among_the_odd_ones(which):
     wrong = np.zeros(5000)
     wrong[which] = 1e-3
 
-    assert not all(probe.agrees for probe in ask(near_kinks(wrong), 0, Probing()))
+    assert not all(probe.agrees for probe in probe_direction(near_kinks(wrong), 0, Probing()))
 
 
 def mixed(rows, noise, seed=0, wrong=None):
@@ -185,7 +185,7 @@ def mixed(rows, noise, seed=0, wrong=None):
 
 def test_blocks_of_outputs_sharpen_a_wide_bar():
     subject = mixed(4096, 1e-3)
-    (probe,) = ask(subject, 0, Probing())
+    (probe,) = probe_direction(subject, 0, Probing())
 
     assert probe.agrees
     assert 1 < subject.pullbacks <= 2 * CALLS + 4
@@ -194,7 +194,7 @@ def test_blocks_of_outputs_sharpen_a_wide_bar():
 
 def test_blocks_do_not_evaluate_the_function_again():
     subject = mixed(4096, 1e-3)
-    (probe,) = ask(subject, 0, Probing())
+    (probe,) = probe_direction(subject, 0, Probing())
 
     assert subject.evaluations <= 2 * len(probe.ladder.samples) + 1
 
@@ -260,7 +260,7 @@ def test_a_restricted_vector_is_zero_outside_its_range():
 
 
 def test_a_disagreement_without_bounds_has_no_finite_excess():
-    (probe,) = ask(sine([1.0, 2.0], math.nan), 0, Probing())
+    (probe,) = probe_direction(sine([1.0, 2.0], math.nan), 0, Probing())
 
     assert not probe.agrees
     assert probe.excess == math.inf
@@ -308,7 +308,7 @@ def waves(size, wrong=0.0):
 def test_values_that_are_gathered_are_let_go_from_a_few_thousand_on(size, let_go):
     subject = waves(size)
     subject.outputs.gathered = True
-    (probe,) = ask(subject, 0, Probing())
+    (probe,) = probe_direction(subject, 0, Probing())
 
     assert probe.agrees
     assert (subject.evaluations, subject.pullbacks) == (4, 1)
@@ -318,16 +318,16 @@ def test_values_that_are_gathered_are_let_go_from_a_few_thousand_on(size, let_go
 def test_values_that_were_let_go_are_evaluated_again_where_they_leave_a_doubt():
     held, gathered = waves(SAMPLE, wrong=0.1), waves(SAMPLE, wrong=0.1)
     gathered.outputs.gathered = True
-    (known,), (seen,) = ask(held, 0, Probing()), ask(gathered, 0, Probing())
+    (known,), (seen,) = probe_direction(held, 0, Probing()), probe_direction(gathered, 0, Probing())
 
     assert not seen.agrees
-    assert seen.sums == known.sums
+    assert seen.contraction == known.contraction
     assert gathered.evaluations == held.evaluations + 4
 
 
 def test_very_many_outputs_are_probed_as_cheaply_as_few():
     subject = spread_out([0.5, 1.0, 2.0])
-    (probe,) = ask(subject, 0, Probing())
+    (probe,) = probe_direction(subject, 0, Probing())
 
     assert probe.agrees
     assert (subject.evaluations, subject.pullbacks) == (4, 1)
@@ -335,7 +335,7 @@ def test_very_many_outputs_are_probed_as_cheaply_as_few():
 
 
 def test_a_wrong_entry_behind_very_many_outputs_disagrees():
-    (probe,) = ask(spread_out([0.5, 1.0, 2.0], wrong=np.array([0, 1e-6, 0])), 0, Probing())
+    (probe,) = probe_direction(spread_out([0.5, 1.0, 2.0], wrong=np.array([0, 1e-6, 0])), 0, Probing())
 
     assert not probe.agrees
 
@@ -351,7 +351,7 @@ def test_one_undefined_output_among_very_many_is_set_aside_and_the_rest_agree():
         u[77] = 0.0
         return u.reshape(-1, 3).sum(axis=0) * np.cos(x)
 
-    probes = ask(NumpySubject(values, gradient, [0.5, 1.0, 2.0]), 0, Probing())
+    probes = probe_direction(NumpySubject(values, gradient, [0.5, 1.0, 2.0]), 0, Probing())
 
     assert all(probe.agrees for probe in probes)
     assert sum(probe.unresolved for probe in probes) <= 1
@@ -359,7 +359,7 @@ def test_one_undefined_output_among_very_many_is_set_aside_and_the_rest_agree():
 
 def test_a_clear_disagreement_of_a_large_function_is_confirmed_after_four_evaluations_and_one_pullback():
     subject = sine(np.linspace(0.5, 1.2, LARGE), wrong=0.1)
-    (probe,) = ask(subject, 0, Probing(), confirming=True)
+    (probe,) = probe_direction(subject, 0, Probing(), confirming=True)
 
     assert not probe.agrees
     assert (subject.evaluations, subject.pullbacks) == (4, 1)
@@ -374,9 +374,9 @@ def test_a_clear_disagreement_of_a_large_function_is_confirmed_after_four_evalua
     ],
     ids=["quantised", "vanishing", "agreeing"],
 )
-def test_a_confirmation_is_as_careful_as_a_first_probe_where_two_steps_do_not_tell(value, slope, at):
+def test_a_confirmation_is_as_careful_as_a_first_probe_where_two_steps_are_not_enough(value, slope, at):
     first, again = (elementwise(value, slope, at) for _ in range(2))
-    (known,), (seen,) = ask(first, 0, Probing()), ask(again, 0, Probing(), confirming=True)
+    (known,), (seen,) = probe_direction(first, 0, Probing()), probe_direction(again, 0, Probing(), confirming=True)
 
-    assert seen.sums == known.sums
+    assert seen.contraction == known.contraction
     assert again.evaluations == first.evaluations

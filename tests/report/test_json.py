@@ -1,4 +1,4 @@
-"""Reports as JSON: what is written is read back as it was, and has the form that the schema tells."""
+"""Reports as JSON: what is written is read back as it was, and matches the schema."""
 
 import dataclasses
 import json

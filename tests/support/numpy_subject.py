@@ -1,4 +1,4 @@
-"""A plain NumPy function as a subject: the engine is tested without any framework.
+"""A NumPy function as a subject: the engine is tested without any framework.
 
 Coordinates are double precision; the function itself is evaluated in a precision of choice.
 """

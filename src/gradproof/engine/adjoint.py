@@ -1,4 +1,4 @@
-"""Pullback and pushforward hold each other to account: ⟨Jv, u⟩ = ⟨v, Jᵀu⟩, without a step, to rounding accuracy."""
+"""The adjoint test: ⟨Jv, u⟩ = ⟨v, Jᵀu⟩ for pushforward and pullback, to rounding accuracy, without a step."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from gradproof.engine.thresholds import FEW, ROUNDINGS
 
 
 def adjoint_disagreement(subject: Subject, seed: int, options: Probing) -> Finding | None:
-    """A finding where the two derivatives contradict each other, however well both fit the values.
+    """Return a finding if pullback and pushforward contradict each other, even if both agree with the values.
 
-    What is tolerated either of them against the values is tolerated both against each other.
+    The user's tolerances apply to each of the two.
     """
     gap = allowed = 0.0
     for number in range(FEW):
@@ -34,7 +34,7 @@ def adjoint_disagreement(subject: Subject, seed: int, options: Probing) -> Findi
 
 
 def _gap(subject: Subject, seed: int, options: Probing) -> tuple[float, float, float]:
-    """How far the two are apart along random directions, what rounding explains of it, and what is tolerated."""
+    """Return |⟨Jv, u⟩ − ⟨v, Jᵀu⟩| for a random v and u, what rounding explains of it, and what the user tolerates."""
     direction, cotangent = subject.direction(seed, Step(1.0)), subject.cotangent(seed)
     gradient, pushed = subject.pullback(cotangent), subject.pushforward(direction)
     gap = abs(inner(subject, direction, gradient) - inner(subject, cotangent, pushed))

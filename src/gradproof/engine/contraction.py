@@ -16,7 +16,7 @@ from gradproof.engine.thresholds import TINY
 
 SPREAD = 2.0  # root-sum-squares of the outputs' bars in the bar of their sum: random signs make errors independent
 CLAIM_ROUNDING = 4.0  # units of rounding allowed for every entry of a claimed gradient
-CLAIM_ACCURACY = 3e-10  # relative, allowed beside it: series of special functions give some ten digits in any precision
+CLAIM_ACCURACY = 3e-10  # relative, allowed besides: series of special functions give some ten digits in any precision
 USUAL_WEIGHT = 0.76  # root mean square of a cotangent's entries: √(7/12) of a uniform variable in [½, 1]
 CAUTION = 3.0  # times the bar of a ladder of more than two samples: the smallest of several bars may be too small
 SAMPLED = 8  # outputs for one of which the bar is computed where the bars are sampled
@@ -51,10 +51,10 @@ def contract(ladder: Ladder, cotangent: Array, low: int = 0, high: int | None = 
     """Add the slopes of a range of outputs, weighted by the cotangent.
 
     The cotangent's signs are drawn independently of the errors, so the errors add like a random walk: the bar is a
-    multiple of the root of the sum of squares, and never more than the plain sum.
+    multiple of the root of the sum of squares, and never more than the sum of the bars.
     """
-    (sums,) = contract_each(ladder, [cotangent], low, high)
-    return sums
+    (contraction,) = contract_each(ladder, [cotangent], low, high)
+    return contraction
 
 
 def contract_each(ladder: Ladder, cotangents: list[Array], low: int = 0, high: int | None = None) -> list[Contraction]:
@@ -89,10 +89,10 @@ def contract_with_sampled_bars(ladder: Ladder, cotangents: list[Array]) -> list[
 
     widen = math.sqrt(subject.outputs.size / centre.shape[0])
     answers = []
-    for sums, totals in zip(_contracted(xp, pieces, chosen), columns(xp, changes), strict=True):
+    for contraction, totals in zip(_contracted(xp, pieces, chosen), columns(xp, changes), strict=True):
         behind, ahead, far_behind, far_ahead = totals
         slope = extrapolated((ahead - behind) * (0.5 / near), (far_ahead - far_behind) * (0.5 / far))
-        bar, floor, size = (widen * each for each in (sums.bar, sums.floor, sums.size))
+        bar, floor, size = (widen * each for each in (contraction.bar, contraction.floor, contraction.size))
         answers.append(Contraction(slope, bar, floor, size, ahead=((near, ahead), (far, far_ahead))))
     return answers
 
@@ -121,8 +121,8 @@ def _contracted(
 ) -> list[Contraction]:
     """Add up the slopes and bars of some outputs, piece by piece; all numbers are taken out at the end."""
 
-    def totals(known: bool) -> list[float]:
-        rows = (_row(xp, piece, [each[where] for each in cotangents], known) for where, piece in pieces())
+    def totals(*, known: bool) -> list[float]:
+        rows = (_row(xp, piece, [each[where] for each in cotangents], known=known) for where, piece in pieces())
         return [sum(column) for column in columns(xp, rows)]
 
     found = totals(known=True)
@@ -132,16 +132,16 @@ def _contracted(
     if found[0] < TINY:
         floor = sum(float(piece.floor.sum()) for _, piece in pieces())
     answers = []
-    for slope, parts, squares, plain in zip(*(found[start::4] for start in (1, 2, 3, 4)), strict=True):
+    for slope, parts, squares, total in zip(*(found[start::4] for start in (1, 2, 3, 4)), strict=True):
         root = SPREAD * math.sqrt(squares) if squares > TINY else math.inf
-        answers.append(Contraction(slope, caution * min(plain, root), floor, math.sqrt(parts)))
+        answers.append(Contraction(slope, caution * min(total, root), floor, math.sqrt(parts)))
     return answers
 
 
-def _row(xp: Array, piece: Estimates, weights: list[Array], known: bool) -> list[Array]:
+def _row(xp: Array, piece: Estimates, weights: list[Array], *, known: bool) -> list[Array]:
     """Return the sums of one piece: of the squared floors, and under each cotangent of the slopes and of the bars.
 
-    Unless all slopes are known, those without weight are left out: an infinite bar times zero is NaN.
+    Unless all slopes are `known`, outputs without weight are left out: an infinite bar times zero is NaN.
     """
     row = [piece.floor @ piece.floor]
     for u in weights:
@@ -154,7 +154,7 @@ def _row(xp: Array, piece: Estimates, weights: list[Array], known: bool) -> list
 
 
 def claimed(subject: Subject, direction: Array, cotangent: Array) -> tuple[Array, Array]:
-    """Return what the derivative under test says, and the weights with which it predicts ⟨u, Jv⟩."""
+    """Return the derivative under test, Jᵀu or Jv, and the vector whose inner product with it is ⟨u, Jv⟩."""
     if subject.mode == "forward":
         return subject.pushforward(direction), cotangent
     return subject.pullback(cotangent), direction

@@ -23,14 +23,14 @@ def entry_findings(subject: Subject, entries: Iterable[tuple[int, Entry]], *, mo
         error = max(abs(entry.claimed - entry.numerical) / max(abs(entry.numerical), TINY) for entry in theirs)
         yield Finding(
             kind="wrong-gradient",
-            message=f"The {what} with respect to {argument} is wrong in {_counted(theirs, more)}.",
+            message=f"The {what} with respect to {argument} is wrong in {_counted(theirs, more=more)}.",
             argument=argument,
             entries=tuple(theirs),
             hint=f"Compare the {rule} with the derivative of the forward at the entries shown." + tolerance_hint(error),
         )
 
 
-def _counted(entries: list[Entry], more: bool) -> str:
+def _counted(entries: list[Entry], *, more: bool) -> str:
     count = f"{'at least ' if more else ''}{len(entries)} {'entry' if len(entries) == 1 else 'entries'}"
     absent = sum(entry.stored is False for entry in entries)
     if not absent:
@@ -43,13 +43,14 @@ def spread_thinly(probe: Probe) -> Finding:
     return Finding(
         kind="wrong-gradient",
         message=f"The derivative predicts a slope of {probe.claim.slope:.9g} along a random direction; the function's "
-        f"values give {probe.sums.slope:.9g} ± {probe.bar:.2g}. The error is spread too thinly to single out entries.",
+        f"values give {probe.contraction.slope:.9g} ± {probe.bar:.2g}. The error is spread too thinly to single out "
+        "entries.",
         hint="Compare the derivative's rule with the function.",
     )
 
 
 def raised(subject: Subject, error: DerivativeError) -> Finding:
-    """Describe a derivative that cannot be had."""
+    """Describe a derivative that raised an error: there is no rule, or its result cannot be read."""
     rule = rule_of(subject)
     side, mode, given = (
         ("backward", "reverse", "incoming gradient") if rule == "backward" else ("forward", "forward", "tangent")

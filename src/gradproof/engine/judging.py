@@ -17,7 +17,7 @@ from gradproof.engine.nonfinite import broken_claim
 from gradproof.engine.options import Probing
 from gradproof.engine.pictures import remainders
 from gradproof.engine.probe import Probe
-from gradproof.engine.probing import ask
+from gradproof.engine.probing import probe_direction
 from gradproof.engine.results import Entry, Finding, Obstacle, Reading, Resolution, Verdict
 from gradproof.engine.second_opinion import seconded
 from gradproof.engine.subject import DerivativeError, Subject
@@ -39,7 +39,7 @@ def judge(subject: Subject, *, probes: int, seed: int, options: Probing) -> Judg
         return Judgement(obstacle=undefined)
     outputs = subject.outputs.size
     # one output of twenty without a slope may be an accident
-    evidence = Evidence(subject, options, seed, spared=max(SLIGHT * outputs, float(outputs >= 20)))
+    evidence = Evidence(subject, options, seed, unresolved_allowed=max(SLIGHT * outputs, float(outputs >= 20)))
     try:
         return seconded(evidence.judgement(probes), subject, seed, options)
     except DerivativeError as error:
@@ -50,24 +50,25 @@ def judge(subject: Subject, *, probes: int, seed: int, options: Probing) -> Judg
 class Evidence:
     """The probes of one subject, each along a direction of its own.
 
-    `spared` is the number of outputs that a pass may leave out; zero where every entry counts. `compared` says how
-    a wrong entry is compared by itself, where the subject's inputs are not what the entries belong to.
+    `unresolved_allowed` is the number of outputs that a pass may leave out; zero where every entry counts. `drawn`
+    counts the directions drawn so far. `compared` makes the comparison of a single wrong entry, where entries do not
+    belong to the subject's own inputs.
     """
 
     subject: Subject
     options: Probing
     seed: int
-    spared: float = 0.0
+    unresolved_allowed: float = 0.0
     probes: list[Probe] = field(default_factory=list)
-    asked: int = 0
+    drawn: int = 0
     notes: list[str] = field(default_factory=list)
     compared: Callable[[Comparison, int, Entry, Located], Comparison] | None = None
 
     def judgement(self, probes: int) -> Judgement:
-        """Probe all inputs together and, where something stands in the way of that, each input by itself."""
+        """Probe all inputs together and, if there is an obstacle to that, each input by itself."""
         deciding: list[Probe] = []
         for _ in range(probes):
-            for probe in self._ask():
+            for probe in self._probe():
                 if self._accepts(probe):
                     deciding.append(probe)
                 elif judgement := self._disagreement(probe, None):
@@ -81,16 +82,16 @@ class Evidence:
 
     def wrong_entries(self, probe: Probe) -> Located:
         """Return the wrong entries behind a probe's disagreement; all of them where every entry counts."""
-        return localise(probe, self.options, **({} if self.spared else {"most": self.subject.inputs.size}))
+        return localise(probe, self.options, **({} if self.unresolved_allowed else {"most": self.subject.inputs.size}))
 
     def failed(self, findings: tuple[Finding, ...]) -> Judgement:
         """Return a judgement with these findings."""
         return self._judged(self.probes, findings=findings)
 
-    def _ask(self, span: Span | None = None, confirmed: Subject | None = None) -> list[Probe]:
-        seed, confirming = self.seed + 7919 * self.asked, confirmed is not None
-        answers = ask(confirmed or self.subject, seed, self.options, span, confirming=confirming)
-        self.asked += 1
+    def _probe(self, span: Span | None = None, confirmed: Subject | None = None) -> list[Probe]:
+        seed, confirming = self.seed + 7919 * self.drawn, confirmed is not None
+        answers = probe_direction(confirmed or self.subject, seed, self.options, span, confirming=confirming)
+        self.drawn += 1
         self.probes += answers
         return answers
 
@@ -107,20 +108,21 @@ class Evidence:
         return next((probe for probe in answers if not self._accepts(probe)), None)
 
     def _obstacle(self, probes: list[Probe]) -> Obstacle | None:
-        """What keeps agreeing probes from being evidence, if anything does."""
+        """Return why agreeing probes are no evidence, or None if they are."""
         return next(filter(None, (explain(self._compared(Kind.AGREEMENT, probe)) for probe in probes)), None)
 
     def _compared(self, kind: Kind, probe: Probe, second: Probe | None = None) -> Comparison:
-        return Comparison(kind=kind, probe=probe, second=second, options=self.options, spared=self.spared)
+        allowed = self.unresolved_allowed
+        return Comparison(kind=kind, probe=probe, second=second, options=self.options, unresolved_allowed=allowed)
 
     def _is_weak(self, deciding: list[Probe]) -> bool:
         """Return True if a pass would say little, although the precision allows more."""
         return self.subject.numbers.precision < ENOUGH and _resolution(deciding).relative > TRACE
 
     def _wrong_by_itself(self) -> Judgement | None:
-        """Ask about each input by itself, since the kink of another may have hidden an error in it."""
+        """Probe each input by itself, since the kink of another may have hidden an error in it."""
         for span in self.subject.inputs.spans:
-            for probe in self._ask(span) if span[0] < span[1] else ():
+            for probe in self._probe(span) if span[0] < span[1] else ():
                 if not self._accepts(probe):
                     judgement = self._disagreement(probe, span)
                     if judgement is not None and judgement.verdict is Verdict.FAIL:
@@ -128,14 +130,14 @@ class Evidence:
         return None
 
     def _one_by_one(self) -> Judgement:
-        """Ask about each input by itself: what stands in the way of all may stand in the way of one only."""
+        """Probe each input by itself: the obstacle may come from one input only."""
         obstacles: list[Obstacle] = []
         verified: list[Probe] = []
         for span in self.subject.inputs.spans:
             if span[0] == span[1]:
                 continue
             accepted: list[Probe] = []
-            for probe in self._ask(span):
+            for probe in self._probe(span):
                 if self._accepts(probe):
                     accepted.append(probe)
                 elif judgement := self._disagreement(probe, span):
@@ -154,10 +156,10 @@ class Evidence:
         return self._passed(verified)
 
     def _disagreement(self, probe: Probe, span: Span | None) -> Judgement | None:
-        """Ask a second and if need be a third direction whether the claim is wrong or the measurement was.
+        """Confirm a disagreement along a second and if need be a third direction, and judge it.
 
-        Of a pushforward those outputs are asked about again that strayed. Of many outputs one may stray by accident:
-        where neither direction confirms it, nothing is held against the claim.
+        In forward mode only the outputs outside their bars are probed again. One of many outputs may be outside its bar
+        by chance: if neither direction confirms it, the disagreement is dropped and the result is None.
         """
         if not math.isfinite(probe.claim.slope):
             broken = broken_claim(probe)
@@ -165,7 +167,7 @@ class Evidence:
             obstacle = explain(comparison)
             return self._blocked(obstacle) if obstacle else self.failed((broken.finding,))
         few = probe.ladder.subject if probe.ladder.subject.mode == "forward" else self.subject
-        another = self._dissenting(self._ask(span, few)) or self._dissenting(self._ask(span, few))
+        another = self._dissenting(self._probe(span, few)) or self._dissenting(self._probe(span, few))
         if another is None and few is not self.subject:
             return None
         comparison = self._compared(Kind.UNCONFIRMED, probe)
@@ -177,7 +179,7 @@ class Evidence:
         return self._blocked(obstacle) if obstacle else self._of_entries(comparison)
 
     def _of_entries(self, disagreement: Comparison) -> Judgement:
-        """Find the wrong entries behind a disagreement, and say what is wrong, or what explains them all."""
+        """Find the wrong entries behind a disagreement, and return them as findings, or what explains them all."""
         for probe in disagreement.probes:  # where errors cancel along one direction, they do not along another
             located = self.wrong_entries(probe)
             if located.entries:
@@ -196,7 +198,7 @@ class Evidence:
         return self.failed(tuple(entry_findings(self.subject, kept, more=located.more)))
 
     def _entry(self, disagreement: Comparison, coordinate: int, entry: Entry, located: Located) -> Comparison:
-        """One wrong entry as a comparison of its own."""
+        """Return the comparison of a single wrong entry."""
         if self.compared is not None:
             return self.compared(disagreement, coordinate, entry, located)
         adds_up = located.adds_up if disagreement.probe.ladder.whole is None else located.adds_up and None
@@ -213,7 +215,7 @@ class Evidence:
             self.notes.append(ONE_SIDED)
         if self._claims_slopes_of_infinities(deciding[0]):
             self.notes.append(INFINITIES)
-        zero = self.spared and not any(probe.claim.largest_entry for probe in deciding)
+        zero = self.unresolved_allowed and not any(probe.claim.largest_entry for probe in deciding)
         if zero and has_zero_gradient_of_a_cast(self.subject, deciding[0].ladder.direction):
             if not on_a_grid(self.subject.arrays, self.subject.centre):
                 return self._blocked(QUANTISED)
@@ -221,7 +223,7 @@ class Evidence:
         return self._judged(deciding)
 
     def _claims_slopes_of_infinities(self, probe: Probe) -> bool:
-        """Return True if a slope is claimed of outputs that are infinite at the point, and so all around it."""
+        """Return True if a non-zero slope is claimed for outputs that are infinite at the point and around it."""
         subject = self.subject
         if subject.scale.finite:
             return False
@@ -249,15 +251,15 @@ def _reading(probe: Probe) -> Reading:
     return Reading(
         seed=probe.seed,
         claimed=probe.claim.slope,
-        numerical=probe.sums.slope,
+        numerical=probe.contraction.slope,
         bar=probe.bar,
         steps=remainders(probe),
-        rounding=probe.sums.floor,
+        rounding=probe.contraction.floor,
     )
 
 
 def _resolution(probes: list[Probe]) -> Resolution:
-    """The weakest resolution among some probes."""
+    """Return the weakest resolution among some probes."""
     if not probes:
         return UNMEASURED
     absolute = max(probe.resolution for probe in probes)

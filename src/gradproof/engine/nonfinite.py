@@ -1,4 +1,4 @@
-"""A claimed NaN or infinity, beside what the function's values say of the same entry."""
+"""Claimed derivatives that are NaN or infinite, compared with the measured slope of the same entry."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from gradproof.engine.results import Entry, Finding, Place
 from gradproof.engine.subject import Array, Frame, Step, Subject
 from gradproof.engine.thresholds import MEANINGFUL
 
-EXPONENTS = (0, 1, -1, -2)  # of the steps that tell a slope from a kink
+EXPONENTS = (0, 1, -1, -2)  # of the step sizes that distinguish a slope from a kink
 
 
 @dataclass(frozen=True, slots=True)
 class BrokenClaim:
-    """A claim that is not finite: of what, where first, in how many entries, and the entry if a finite slope is there.
+    """A claimed derivative that is NaN or infinite.
 
-    `entry` is None where the function has no clear slope either.
+    `what` names the derivative, `place` is its first broken entry, and `count` says how many there are. `entry` has the
+    measured slope there; it is None where the function has no clear slope either.
     """
 
     what: str
@@ -30,7 +31,7 @@ class BrokenClaim:
 
     @property
     def finding(self) -> Finding:
-        """What to say of a claim that is not finite where the function's slope is."""
+        """The finding for a claim that is not finite although the function's slope is."""
         return Finding(
             kind="non-finite-gradient",
             message=f"{self.what} is NaN or infinite in {self.count}, where the function has a finite slope.",
@@ -49,23 +50,23 @@ def broken_claim(probe: Probe) -> BrokenClaim:
 
 
 def _of_inputs(probe: Probe, broken: Array) -> BrokenClaim:
-    """The first entry of a gradient that is not finite."""
+    """Describe the first entry of a gradient that is not finite."""
     subject, xp = probe.ladder.subject, probe.ladder.subject.arrays
     first = int(xp.where(broken)[0][0])
     place, count = subject.inputs.locate(first), _count(subject.inputs, broken, first)
     ladder = Ladder(subject, restricted(subject, probe.ladder.direction, first, first + 1))
     ladder.add(*EXPONENTS)
-    sums, what = contract(ladder, subject.cotangent(probe.seed)), f"The gradient with respect to {place.path}"
-    bent = bool(ladder.bends(ladder.estimates().bar).any())
-    if bent or not bool(xp.isfinite(subject.centre).all()) or not sums.bar <= float(_widest(subject, ladder).max()):
+    contraction, what = contract(ladder, subject.cotangent(probe.seed)), f"The gradient with respect to {place.path}"
+    defined = bool(xp.isfinite(subject.centre).all()) and not bool(ladder.kinks(ladder.estimates().bar).any())
+    if not defined or not contraction.bar <= float(_widest(subject, ladder).max()):
         return BrokenClaim(what, place, count, None)
     step = float(ladder.direction[first])
-    numerical, bar = sums.slope / step, sums.bar / abs(step)
+    numerical, bar = contraction.slope / step, contraction.bar / abs(step)
     return BrokenClaim(what, place, count, _entry(place, float(probe.claimed[first]), numerical, bar))
 
 
 def _of_outputs(probe: Probe, broken: Array) -> BrokenClaim:
-    """The first slope that a pushforward, or a column of a Jacobian, claims not to be finite."""
+    """Describe the first slope of a pushforward, or of a column of a Jacobian, that is not finite."""
     subject, ladder, xp = probe.ladder.subject, probe.ladder, probe.ladder.subject.arrays
     unclear = broken & ~_have_slopes(ladder)
     excused = _beside(probe, subject, unclear) if isinstance(subject, Columns) else unclear
@@ -98,16 +99,16 @@ def _entry(place: Place, claimed: float, numerical: float, bar: float, output: P
 
 
 def _have_slopes(ladder: Ladder) -> Array:
-    """Which outputs have a clear slope along a direction."""
+    """Flag the outputs that have a clear slope along a ladder's direction."""
     subject, bar = ladder.subject, ladder.estimates().bar
     clear = subject.arrays.isfinite(subject.centre) & (bar <= _widest(subject, ladder))
-    return clear & ~ladder.bends(bar) if len(ladder.samples) > 2 else clear
+    return clear & ~ladder.kinks(bar) if len(ladder.samples) > 2 else clear
 
 
 def _beside(probe: Probe, columns: Columns, unclear: Array) -> Array:
-    """The entries beside one without a slope, where 0·inf makes NaN of others.
+    """Flag the entries that are NaN since another entry has no slope: 0·inf is NaN.
 
-    A backward spreads it to all other outputs of the column, a pushforward to all other inputs of the row.
+    A backward spreads the NaN to all other outputs of the column, a pushforward to all other inputs of the row.
     """
     subject = columns.whole
     if subject.mode == "reverse":
@@ -118,13 +119,13 @@ def _beside(probe: Probe, columns: Columns, unclear: Array) -> Array:
 
 
 def _count(frame: Frame, broken: Array, first: int) -> str:
-    """How many entries are broken of the tensor that the first one belongs to."""
+    """Return, in words, how many entries are broken in the tensor that the first one belongs to."""
     count = next(int(broken[low:high].sum()) for low, high in frame.spans if low <= first < high)
     return f"{count} {'entry' if count == 1 else 'entries'}"
 
 
 def _widest(subject: Subject, ladder: Ladder) -> Array:
-    """The widest bar of each output that is small beside the step, or beside the value's own size times the step."""
+    """Return the widest meaningful bar of each output: a share of the step, times the value's size if above one."""
     xp, step = subject.arrays, float(abs(ladder.direction).max())
     values = xp.where(xp.isfinite(subject.centre), abs(subject.centre), 0.0)
     return MEANINGFUL * step * xp.maximum(values, xp.ones_like(values))

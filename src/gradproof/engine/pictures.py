@@ -29,7 +29,7 @@ def remainders(probe: Probe) -> tuple[TaylorPoint, ...]:
     claim, reach = probe.claim.slope, probe.ladder.reach
     if not math.isfinite(claim):
         return ()
-    changes = probe.sums.ahead or _changes(probe)
+    changes = probe.contraction.ahead or _changes(probe)
     return tuple(
         TaylorPoint(step=t * reach, remainder=abs(change - t * claim)) for t, change in changes if math.isfinite(change)
     )
@@ -104,8 +104,8 @@ def _errors(
     directions, ladders = xp.stack(pieces), [Ladder(subject, piece) for piece in pieces]
     values, bars = slopes_along(subject, directions, measured)
     gap = abs(claims - _sums(xp, values, cotangent, rows).T)
-    plain, spread = _sums(xp, bars, abs(cotangent), rows), SPREAD * _root_sums(xp, bars, cotangent, rows)
-    bar = xp.where(spread * spread > TINY, xp.minimum(plain, spread), plain).T
+    total, spread = _sums(xp, bars, abs(cotangent), rows), SPREAD * _root_sums(xp, bars, cotangent, rows)
+    bar = xp.where(spread * spread > TINY, xp.minimum(total, spread), total).T
     size = abs(claims) + _root_sums(xp, values, cotangent, rows).T
     reach = xp.asarray([ladder.reach for ladder in ladders], dtype=values.dtype, device=values.device)
     length = _root_sums(xp, xp.ones_like(values[:1]), cotangent, rows).T

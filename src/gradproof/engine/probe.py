@@ -18,7 +18,7 @@ from gradproof.engine.subject import Array, Subject
 from gradproof.engine.thresholds import ENOUGH, GROSS, MARGIN, MEANINGFUL, STEADY, TRACE
 
 ROUNDING_FLOOR = 4e-12  # of the derivative's largest entry, or of the largest value: rounding that any entry may have
-NOTHING = 1e-4  # of the largest value, over a step as long as the point: a smaller change counts as none
+NO_CHANGE = 1e-4  # of the largest value, over a step as long as the point: a smaller change counts as none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Probe:
     ladder: Ladder
     cotangent: Array
     claimed: Array
-    sums: Contraction
+    contraction: Contraction
     claim: Claim
     held_change: float = 0.0
     repeatable: bool = True
@@ -72,8 +72,8 @@ class Probe:
     @cached_property
     def bar(self) -> float:
         """The largest difference between claim and slope that measurement and rounding explain."""
-        accumulated = CLAIM_ROUNDING * self.ladder.subject.numbers.precision * self.sums.size
-        return self.sums.bar + self.claim.rounding + accumulated + self.rounding_floor(self.ladder)
+        accumulated = CLAIM_ROUNDING * self.ladder.subject.numbers.precision * self.contraction.size
+        return self.contraction.bar + self.claim.rounding + accumulated + self.rounding_floor(self.ladder)
 
     @property
     def resolution(self) -> float:
@@ -86,7 +86,7 @@ class Probe:
         if self.unresolved >= self.ladder.subject.outputs.size:
             return math.inf
         if len(self.ladder.samples) == 2:
-            caution = CAUTION**2 if self.sums.bar > 10 * self.sums.floor else CAUTION
+            caution = CAUTION**2 if self.contraction.bar > 10 * self.contraction.floor else CAUTION
         else:
             caution = (1 + min(1.0, self._distance / self.bar if self.bar else 0.0)) / self.least_weight
             caution *= 1.0 if self.complete else CAUTION
@@ -103,7 +103,7 @@ class Probe:
     @property
     def _distance(self) -> float:
         """The distance between claim and slope."""
-        return abs(self.claim.slope - self.sums.slope)
+        return abs(self.claim.slope - self.contraction.slope)
 
     @property
     def excess(self) -> float:
@@ -118,12 +118,12 @@ class Probe:
     @property
     def coarse(self) -> bool:
         """Whether the bar is wide, and may be narrowed."""
-        return wide(self.sums, self.claim)
+        return wide(self.contraction, self.claim)
 
 
-def wide(sums: Contraction, claim: Claim) -> bool:
+def wide(contraction: Contraction, claim: Claim) -> bool:
     """Return True if a bar can be narrowed and is worth it: it is far wider than rounding alone would make it."""
-    return sums.bar > max(ENOUGH * claim.largest_contribution, GROSS * sums.floor)
+    return contraction.bar > max(ENOUGH * claim.largest_contribution, GROSS * contraction.floor)
 
 
 def rounding_floor(ladder: Ladder, entry: float, change: float) -> float:
@@ -135,7 +135,8 @@ def rounding_floor(ladder: Ladder, entry: float, change: float) -> float:
     """
     subject = ladder.subject
     many, values = math.sqrt(ladder.moved), first_step(subject.numbers.precision) * subject.scale.value
-    least = ROUNDING_FLOOR * (values * many if change < NOTHING * values else min(entry * ladder.reach, change * many))
+    relative = values * many if change < NO_CHANGE * values else min(entry * ladder.reach, change * many)
+    least = ROUNDING_FLOOR * relative
     return least if math.isfinite(least) else 0.0
 
 
@@ -147,7 +148,7 @@ def says_nothing(probe: Probe) -> bool:
     if _hides(probe):
         return True
     coarse_slopes = float(probe.ladder.coarse_slopes().max()) if len(probe.ladder.samples) > 2 else 0.0
-    return wide > GROSS * probe.sums.floor and wide > TRACE * max(_natural(subject), coarse_slopes)
+    return wide > GROSS * probe.contraction.floor and wide > TRACE * max(_natural(subject), coarse_slopes)
 
 
 def _hides(probe: Probe) -> bool:

@@ -30,10 +30,10 @@ from gradproof.engine.subject import Array, Subject
 from gradproof.engine.thresholds import CALLS, ENOUGH, GROSS, LARGE, SAMPLE, SLIGHT, WORK
 from gradproof.engine.views import OutputSubset
 
-MANY = 1000  # outputs from which on a few outliers are probed by themselves
+MANY_OUTPUTS = 1000  # outputs from which on a few outliers are probed by themselves
 
 
-def ask(
+def probe_direction(
     subject: Subject,
     seed: int,
     options: Probing,
@@ -56,13 +56,13 @@ def ask(
     held = SAMPLE if subject.outputs.gathered else WORK // 16
     if confirming or subject.outputs.size < held or subject.mode == "forward":
         ladder.add(*BOTTOM)
-    probes = _asked(ladder, step, seed, options, confirming)
+    probes = _probes_on(ladder, step, seed, options, confirming=confirming)
     if subject.mode == "forward" and all(probe.agrees for probe in probes):
         probes += _outside_their_bars(ladder, step, seed, options)
     return probes
 
 
-def _asked(ladder: Ladder, step: float, seed: int, options: Probing, confirming: bool) -> list[Probe]:
+def _probes_on(ladder: Ladder, step: float, seed: int, options: Probing, *, confirming: bool) -> list[Probe]:
     """Contract the slopes on a ladder with one cotangent or two, and refine the first probe that leaves a doubt."""
     subject = ladder.subject
     seeds = [seed, seed + 1] if subject.inputs.size >= LARGE and subject.mode == "reverse" else [seed]
@@ -75,8 +75,8 @@ def _asked(ladder: Ladder, step: float, seed: int, options: Probing, confirming:
         ladder.add(*BOTTOM)
     for together in [[each] for each in seeds] if vast else [seeds]:  # one vast cotangent is held at a time
         cotangents = [subject.cotangent(each) for each in together]
-        for cotangent, sums in zip(cotangents, contract_each(ladder, cotangents), strict=True):
-            probe = _claimed(ladder, cotangent, sums, seed, options)
+        for cotangent, contraction in zip(cotangents, contract_each(ladder, cotangents), strict=True):
+            probe = _claimed(ladder, cotangent, contraction, seed, options)
             refined = _by_blocks(probe, options) if _clear(probe) else probe
             if confirming and subject.inputs.size >= LARGE and _is_gross(probe):
                 return [probe]
@@ -98,8 +98,8 @@ def _is_gross(probe: Probe) -> bool:
     The slope is known well and the error is many bars. No output is constant on the coarser sample: quantised values
     may be, and need coarser steps.
     """
-    centre, sample, sums = probe.ladder.subject.centre, probe.ladder.samples[-1], probe.sums
-    if not GROSS * probe.bar < probe.excess < math.inf or sums.bar > SLIGHT * sums.size:
+    centre, sample, contraction = probe.ladder.subject.centre, probe.ladder.samples[-1], probe.contraction
+    if not GROSS * probe.bar < probe.excess < math.inf or contraction.bar > SLIGHT * contraction.size:
         return False
     return not bool(((sample.plus == centre) & (sample.minus == centre)).any())
 
@@ -108,10 +108,10 @@ def _with_sampled_bars(ladder: Ladder, seeds: list[int], seed: int, options: Pro
     """Probe with bars from a sample of the outputs; return nothing unless all probes agree within narrow bars."""
     subject, probes = ladder.subject, list[Probe]()
     cotangents = [subject.cotangent(each) for each in seeds]
-    for sums in contract_with_sampled_bars(ladder, cotangents):
-        probe = _claimed(ladder, cotangents.pop(0), sums, seed, options)
+    for contraction in contract_with_sampled_bars(ladder, cotangents):
+        probe = _claimed(ladder, cotangents.pop(0), contraction, seed, options)
         largest = probe.claim.largest_contribution
-        if not _clear(probe) or probe.bar > (SLIGHT * largest if largest else GROSS * sums.floor):
+        if not _clear(probe) or probe.bar > (SLIGHT * largest if largest else GROSS * contraction.floor):
             return []
         probe = replace(probe, ladder=ladder.without_values(), claimed=None, cotangent=None)  # vectors are large
         probes.append(probe)
@@ -124,9 +124,9 @@ def _outside_their_bars(ladder: Ladder, step: float, seed: int, options: Probing
     pushed, estimates = subject.pushforward(ladder.direction), ladder.estimates()
     caution = CAUTION if len(ladder.samples) < 3 else CAUTION**2
     rounding = CLAIM_ROUNDING * subject.numbers.precision + CLAIM_ACCURACY
-    change = float(subject.arrays.where(pushed == pushed, abs(pushed), 0.0).max())
+    change = float(subject.arrays.where(subject.arrays.isnan(pushed), 0.0, abs(pushed)).max())
     left = rounding_floor(ladder, subject.scale.entry or change / ladder.shortest, subject.scale.change or change)
-    slack = left + caution * subject.numbers.precision * _hidden(ladder)
+    slack = left + caution * subject.numbers.precision * _cancelled_sizes(ladder)
     allowed = caution * estimates.bar + rounding * abs(pushed) + slack
     outside = subject.arrays.where(~(abs(pushed - estimates.value) <= allowed))[0]
     if not outside.shape[0]:
@@ -135,7 +135,7 @@ def _outside_their_bars(ladder: Ladder, step: float, seed: int, options: Probing
     return [_refined(_compare(few, few.subject.cotangent(seed), seed, options), step, options)]
 
 
-def _hidden(ladder: Ladder) -> Array:
+def _cancelled_sizes(ladder: Ladder) -> Array:
     """Return the size of the numbers whose difference an output may be, after cancellation.
 
     They are rounded as numbers of their size, and their difference may look smooth all the same. They may be as large
@@ -154,9 +154,9 @@ def _doubted(probe: Probe, cotangent: Array, step: float, options: Probing) -> l
     if few is not None:
         rest = cotangent * 1.0
         rest[few] = 0.0
-        sums = contract(ladder, rest)
-        if not wide(sums, probe.claim):
-            others = _claimed(ladder, rest, sums, probe.seed, options)
+        contraction = contract(ladder, rest)
+        if not wide(contraction, probe.claim):
+            others = _claimed(ladder, rest, contraction, probe.seed, options)
             others = _by_blocks(others, options) if _clear(others) else others
             if _clear(others):
                 alone = ladder.of_outputs(OutputSubset(subject, few))
@@ -170,7 +170,7 @@ def _clear(probe: Probe) -> bool:
 
 def _outliers(ladder: Ladder) -> Array | None:
     """Return the outputs whose bars are outliers, if there are some and they are few."""
-    if ladder.subject.outputs.size < MANY:
+    if ladder.subject.outputs.size < MANY_OUTPUTS:
         return None
     found = ladder.subject.arrays.where(outliers(ladder.estimates()))[0]
     return found if 0 < found.shape[0] <= SLIGHT * ladder.subject.outputs.size else None
@@ -209,7 +209,7 @@ def _finer_steps_differ(probe: Probe) -> bool:
     nearly singular matrix.
     """
     ladder = probe.ladder
-    gap = abs(probe.claim.slope - probe.sums.slope)
+    gap = abs(probe.claim.slope - probe.contraction.slope)
     finest = contract(ladder.between(0), probe.cotangent)
     noise = max(finest.bar, finest.floor)
     if not 0 < noise < math.inf or not gap < math.inf:
@@ -219,7 +219,7 @@ def _finer_steps_differ(probe: Probe) -> bool:
     if lowest >= ladder.lowest - 1:
         return False
     seen = contract(ladder.aside(lowest, lowest + 1), probe.cotangent)
-    if abs(seen.slope - probe.sums.slope) <= seen.bar + probe.bar:
+    if abs(seen.slope - probe.contraction.slope) <= seen.bar + probe.bar:
         return False
     ladder.add(*range(lowest, ladder.lowest))
     return True
@@ -229,7 +229,7 @@ def _compare(ladder: Ladder, cotangent: Array, seed: int, options: Probing) -> P
     return _claimed(ladder, cotangent, contract(ladder, cotangent), seed, options)
 
 
-def _claimed(ladder: Ladder, cotangent: Array, sums: Contraction, seed: int, options: Probing) -> Probe:
+def _claimed(ladder: Ladder, cotangent: Array, contraction: Contraction, seed: int, options: Probing) -> Probe:
     vector, weights = claimed(ladder.subject, ladder.direction, cotangent)
     apart = ladder.whole is not None and ladder.subject.mode == "reverse"
     return Probe(
@@ -237,7 +237,7 @@ def _claimed(ladder: Ladder, cotangent: Array, sums: Contraction, seed: int, opt
         ladder=ladder,
         cotangent=cotangent,
         claimed=vector,
-        sums=sums,
+        contraction=contraction,
         held_change=float(abs(vector * ladder.whole).max()) if apart else 0.0,
         claim=claim_of(ladder.subject, vector, weights, options.along(ladder.subject, ladder.direction)),
     )
@@ -247,8 +247,8 @@ def _resolved(probe: Probe, cotangent: Array, options: Probing) -> Probe:
     """Compare again without the outputs that are unresolved or that jump, and find the outputs with a kink."""
     ladder, xp = probe.ladder, probe.ladder.subject.arrays
     estimates = ladder.estimates()
-    telling = estimates.bar <= SLIGHT * abs(estimates.value)  # by itself, however wide its bar is beside the others'
-    useless = ~(estimates.bar <= most_informative_bar(ladder, estimates)) | (outliers(estimates) & ~telling)
+    informative = estimates.bar <= SLIGHT * abs(estimates.value)  # however wide its bar is beside those of others
+    useless = ~(estimates.bar <= most_informative_bar(ladder, estimates)) | (outliers(estimates) & ~informative)
     if len(ladder.samples) > 2:
         useless = useless | ladder.jumps()
     unresolved = int(useless.sum())
@@ -256,7 +256,7 @@ def _resolved(probe: Probe, cotangent: Array, options: Probing) -> Probe:
     kinks: tuple[int, ...] = ()
     if len(ladder.samples) > 2:
         largest = max(found.claim.largest_contribution, probe.claim.largest_contribution)
-        hides = ladder.bends(estimates.bar) & (abs(cotangent) * estimates.bar > SLIGHT * largest)
+        hides = ladder.kinks(estimates.bar) & (abs(cotangent) * estimates.bar > SLIGHT * largest)
         kinks = tuple(xp.where(hides)[0][:10].tolist())
     found = replace(found, kinks=kinks, unresolved=unresolved)
     return _by_blocks(found, options) if found.agrees else found
@@ -265,7 +265,7 @@ def _resolved(probe: Probe, cotangent: Array, options: Probing) -> Probe:
 def _by_blocks(probe: Probe, options: Probing) -> Probe:
     """Contract blocks of outputs one by one, if the bars of all outputs add up to a wide one.
 
-    That takes pullbacks alone, since the slopes of all outputs are known. The block that disagrees most is returned,
+    That takes only pullbacks, since the slopes of all outputs are known. The block that disagrees most is returned,
     or, if all agree, the one with the widest bar.
     """
     subject, size = probe.ladder.subject, probe.cotangent.shape[0]
@@ -282,8 +282,8 @@ def _by_blocks(probe: Probe, options: Probing) -> Probe:
         cotangent = restricted(subject, probe.cotangent, low, high)
         vector, weights = claimed(subject, probe.ladder.direction, cotangent)
         claim = claim_of(subject, vector, weights, tolerated)
-        sums = contract(probe.ladder, cotangent, low, high)
-        blocks.append(replace(probe, cotangent=cotangent, claimed=vector, claim=claim, sums=sums))
+        contraction = contract(probe.ladder, cotangent, low, high)
+        blocks.append(replace(probe, cotangent=cotangent, claimed=vector, claim=claim, contraction=contraction))
     wrong = [block for block in blocks if not block.agrees]
     if wrong:
         return max(wrong, key=lambda block: block.excess)

@@ -1,4 +1,4 @@
-"""Outputs in units far apart: beside a loss of millions nothing is seen of one of billionths."""
+"""Badly scaled outputs: rounding in a large output hides any error in a tiny one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gradproof.engine.thresholds import NEGLIGIBLE
 
 
 def overshadowed(subject: Subject) -> list[str]:
-    """The outputs that are tiny beside others: an error in them is no more than these others' rounding may be."""
+    """Return the names of outputs so small that an error in them is below the rounding of the largest output."""
     spans = subject.outputs.spans
     if len(spans) < 2:
         return []
@@ -19,7 +19,7 @@ def overshadowed(subject: Subject) -> list[str]:
 
 
 def _size(subject: Subject, low: int, high: int) -> float:
-    """The largest value among some outputs; zero where there is none, or where it is not finite."""
+    """Return the largest absolute value among some outputs; zero if there is none or it is not finite."""
     if low == high:
         return 0.0
     largest = float(abs(subject.centre[low:high]).max())

@@ -11,20 +11,26 @@ from gradproof.engine.estimators.segment import Outcome, SegmentResult, question
 from gradproof.engine.estimators.steps import FINEST, RATIO, first_step
 from gradproof.engine.localisation.segment_blocks import Region, by_blocks, region_of
 from gradproof.engine.options import Probing
-from gradproof.engine.results import Finding, Reason
+from gradproof.engine.results import Finding, Reason, Resolution
 from gradproof.engine.subject import Array, DerivativeError, Step, Subject
-from gradproof.engine.thresholds import CALLS, ROUNDINGS
+from gradproof.engine.thresholds import CALLS, ENOUGH, ROUNDINGS, SHARE
 from gradproof.engine.verdict import Judgement
 from gradproof.engine.views import rule_of, subset
 
 FINE = RATIO**FINEST  # of the first step: a few units of rounding of the point, too short for most jumps
+WEAK = "In this precision small steps show an error in one entry only if it is a large one."
 ROUGH = frozenset({Reason.QUANTISED, Reason.NOISE, Reason.STEP_SIZE, Reason.CONDITIONING})
 
 
 def seconded(judgement: Judgement, subject: Subject, seed: int, options: Probing) -> Judgement:
-    """Return a judgement that is inconclusive for roughness as the segment test decides it, where it can."""
+    """Return a judgement that is inconclusive for roughness as the segment test decides it, where it can.
+
+    So is a pass in low precision that would have missed an error of a tenth in an entry.
+    """
     obstacle = judgement.obstacle
-    if judgement.findings or obstacle is None or obstacle.reason not in ROUGH or options.step is not None:
+    rough = obstacle is not None and obstacle.reason in ROUGH
+    weak = obstacle is None and subject.numbers.precision > ENOUGH and judgement.resolution.relative > SHARE
+    if judgement.findings or not (rough or weak) or options.step is not None:
         return judgement
     result = asked(subject, seed, options)
     if result is not None and result.outcome is Outcome.WEAK:
@@ -41,10 +47,19 @@ def seconded(judgement: Judgement, subject: Subject, seed: int, options: Probing
     if result is None or result.outcome is Outcome.UNDECIDED:
         return judgement
     note = (
-        f"{obstacle.message} So the rule was verified on segments of {result.half_width:.1g} of the point's scale to "
+        f"{obstacle.message if obstacle else WEAK} So the rule was verified on segments of {result.half_width:.1g} of the point's scale to "
         "either side: the claimed gradient, integrated along them, is the change in value."
     )
-    return replace(judgement, obstacle=None, resolution=result.resolution, notes=(*judgement.notes, note))
+    return replace(
+        judgement,
+        obstacle=None,
+        resolution=_finer(judgement.resolution, result.resolution),
+        notes=(*judgement.notes, note),
+    )
+
+
+def _finer(one: Resolution, other: Resolution) -> Resolution:
+    return one if one.relative < other.relative else other
 
 
 def asked(subject: Subject, seed: int, options: Probing) -> SegmentResult | None:

@@ -57,7 +57,7 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """What is known of sizes; zero where nothing is.
+    """The sizes of values and derivatives; zero where they are unknown.
 
     `finite` says whether every value is finite, and `value` is the largest. `entry` is the derivative's largest entry,
     and `change` the largest change that one input makes to one output within a first step.
@@ -167,10 +167,10 @@ class Subject(Protocol):
 
 
 class DerivativeError(Exception):
-    """There is no claim to judge: the derivative raised, or what it gave cannot be read.
+    """There is no claimed derivative to judge: its rule raised, or its result cannot be read.
 
-    `absent` says that there is no rule to raise, `malformed` that there is an answer, which contradicts itself, and
-    `path` for which tensor that came.
+    `absent` says that there is no rule, `malformed` that the result contradicts itself, as a sparse tensor with invalid
+    indices does, and `path` names the tensor that it is for.
     """
 
     def __init__(self, message: str, *, absent: bool = False, malformed: bool = False, path: str | None = None) -> None:

@@ -13,7 +13,7 @@ UNMEASURED = Resolution(absolute=math.inf, relative=math.inf)
 
 
 def verdict_of(findings: Sequence[Finding], obstacle: Obstacle | None) -> Verdict:
-    """Return fail if anything was found wrong, inconclusive if something stands in the way, and pass otherwise."""
+    """Return fail if there is a finding, inconclusive if there is an obstacle, and pass otherwise."""
     if findings:
         return Verdict.FAIL
     return Verdict.PASS if obstacle is None else Verdict.INCONCLUSIVE
@@ -21,7 +21,7 @@ def verdict_of(findings: Sequence[Finding], obstacle: Obstacle | None) -> Verdic
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """The evidence for or against one derivative: what is wrong, what stands in the way, and what was measured."""
+    """The evidence for or against one derivative: findings, the obstacle to a verdict, and what was measured."""
 
     findings: tuple[Finding, ...] = ()
     obstacle: Obstacle | None = None

@@ -19,23 +19,23 @@ class OverwrittenByValue(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        """The copy that is kept becomes the result."""
+        """Overwrite the saved copy with the result."""
         kept = ctx.kept = x.clone()
         return kept.sin_().clone()
 
     @staticmethod
     def backward(ctx: Any, *incoming: Tensor) -> Tensor:
-        """Differentiated where the input is no more."""
+        """Differentiate at the value instead of the input."""
         kept: Tensor = ctx.kept
         return incoming[0] * kept.cos()
 
 
 class ScaledAfterwards(torch.autograd.Function):
-    """An exponential that scales what it kept after keeping it."""
+    """A tanh that scales its saved input after using it."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        """What is kept is doubled later."""
+        """Double the saved input in place."""
         kept = ctx.kept = x.clone()
         y = kept.tanh()
         kept.mul_(2)
@@ -43,7 +43,7 @@ class ScaledAfterwards(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *incoming: Tensor) -> Tensor:
-        """Differentiated at twice the input."""
+        """Differentiate at twice the input."""
         kept: Tensor = ctx.kept
         return incoming[0] * (1 - kept.tanh() ** 2)
 
@@ -55,13 +55,13 @@ class SharedBuffer(torch.autograd.Function):
 
     @staticmethod
     def forward(_ctx: Any, x: Tensor) -> Tensor:
-        """The buffer serves all calls."""
+        """Overwrite the buffer that all calls share."""
         SharedBuffer.buffer.copy_(x.detach())
         return x * x
 
     @staticmethod
     def backward(_ctx: Any, *incoming: Tensor) -> Tensor:
-        """Differentiated where the last call was."""
+        """Differentiate at the point of the last call."""
         return 2 * incoming[0] * SharedBuffer.buffer
 
 

@@ -125,7 +125,7 @@ def bars(report: Report) -> BarsPicture | None:
     ]
     if not rows:
         return None
-    marks = [_bent(off) for _, off in rows]
+    marks = [_symlog(off) for _, off in rows]
     x = Axis(min(-1.6, min(marks) - 0.5), max(1.6, max(marks) + 0.5), 136.0, 350.0)
     pace = max(1, math.ceil((x.high - x.low) / 6))
     powers = [
@@ -147,7 +147,7 @@ def bars(report: Report) -> BarsPicture | None:
     )
 
 
-def _bent(off: float) -> float:
+def _symlog(off: float) -> float:
     """Scale a number of bars: linearly up to one, logarithmically beyond."""
     return off if abs(off) <= 1 else math.copysign(1 + math.log10(abs(off)), off)
 
@@ -205,12 +205,12 @@ def _drawable(entry: Entry) -> bool:
 
 def pictures(report: Report) -> list[Picture]:
     """Return all pictures that a report has the numbers for."""
-    drawn: list[Picture | None] = [taylor(reading) for reading in _telling(report.readings)]
+    drawn: list[Picture | None] = [taylor(reading) for reading in _most_informative(report.readings)]
     drawn += [bars(report), scatter(report), *map(heat, report.maps)]
     return [picture for picture in drawn if picture is not None]
 
 
-def _telling(readings: tuple[Reading, ...]) -> list[Reading]:
+def _most_informative(readings: tuple[Reading, ...]) -> list[Reading]:
     """Return for each mode the most informative probe: one that disagrees, with the most steps."""
     best: dict[str, Reading] = {}
     for reading in readings:

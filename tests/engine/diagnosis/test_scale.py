@@ -127,7 +127,7 @@ def test_a_lone_wrong_entry_has_no_name(shape, place):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_low_precision_values_still_tell_a_factor(dtype):
+def test_low_precision_values_show_a_factor(dtype):
     (diagnosis, *_) = diagnoses_of(elementwise(lambda right, u, x: 2 * right, (4, 3), dtype=dtype))
 
     assert diagnosis.name == "factor"

@@ -10,7 +10,7 @@ from gradproof.engine.estimators.differences import precision_shown
 from gradproof.engine.estimators.ladder import Ladder
 from gradproof.engine.estimators.steps import first_step
 from gradproof.engine.options import Probing
-from gradproof.engine.probing import ask
+from gradproof.engine.probing import probe_direction
 from gradproof.engine.subject import Step
 from support.engine import in_every_precision
 from support.numpy_subject import elementwise, hashed, ideally
@@ -178,7 +178,7 @@ def test_the_bar_between_many_kinks_covers_the_slope_at_the_point(point, gap, at
 def test_the_smooth_slope_of_quantised_values_is_within_the_bar(points, seed):
     subject = elementwise(lambda x: np.rint(np.sin(x) * 4096) / 4096, np.cos, points)
 
-    (probe,) = ask(subject, seed, Probing())
+    (probe,) = probe_direction(subject, seed, Probing())
 
     assert probe.agrees
 
@@ -188,7 +188,7 @@ def test_the_smooth_slope_of_quantised_values_is_within_the_bar(points, seed):
 def test_quantised_values_do_not_excuse_a_slope_twice_too_large(points, seed):
     subject = elementwise(lambda x: np.rint(np.sin(x) * 4096) / 4096, lambda x: 2 * np.cos(x), points)
 
-    (probe,) = ask(subject, seed, Probing())
+    (probe,) = probe_direction(subject, seed, Probing())
 
     assert not probe.agrees
 

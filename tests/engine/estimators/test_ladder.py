@@ -31,7 +31,7 @@ def noise_of(ladder):
 
 
 def bends(ladder):
-    return np.flatnonzero(ladder.bends(ladder.estimates().bar)).tolist()
+    return np.flatnonzero(ladder.kinks(ladder.estimates().bar)).tolist()
 
 
 @pytest.mark.parametrize("exponents", [(0, 1), (1, 0), (2, -1, 0, 1)])

@@ -1,4 +1,4 @@
-"""Values that are the remainder of larger numbers are told from values that are small."""
+"""Catastrophic cancellation is distinguished from values that are small."""
 
 import itertools
 

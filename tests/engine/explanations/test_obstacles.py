@@ -1,4 +1,4 @@
-"""What stands in the way of a verdict is named by the first word of its reason, and comes with a way on."""
+"""Every obstacle to a verdict has a reason, a message and a hint."""
 
 import math
 
@@ -9,7 +9,7 @@ from gradproof.engine.explanations import explain
 from gradproof.engine.explanations.comparison import Comparison, Kind
 from gradproof.engine.explanations.domain import all_undefined
 from gradproof.engine.options import Probing
-from gradproof.engine.probing import ask
+from gradproof.engine.probing import probe_direction
 from gradproof.engine.results import Reason, Verdict
 from support.difficulties import logistic
 from support.engine import either_coverage, is_verified_on_segments, judged, reason_of
@@ -49,7 +49,7 @@ def test_a_claim_outside_the_slopes_at_a_kink_is_said_to_lie_outside(seed):
     assert judgement.verdict is Verdict.FAIL or "outside" in judgement.message
 
 
-def test_the_slopes_on_both_sides_of_a_kink_are_told_in_the_input_s_own_units():
+def test_the_slopes_on_both_sides_of_a_kink_are_given_in_the_input_s_own_units():
     corner = 0.75
     subject = elementwise(lambda x: np.where(x > corner, 3 * (x - corner), x - corner), lambda x: 2 + 0 * x, [corner])
     messages = {judged(subject, seed).message for seed in SEEDS}
@@ -69,7 +69,7 @@ def test_a_kink_is_located_among_many_inputs_of_one_output():
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_jump_at_the_point_is_told_as_one(seed):
+def test_a_jump_at_the_point_is_called_a_jump(seed):
     points = np.array([0.5, 0.7, 0.9])
     subject = elementwise(lambda x: np.sin(x) + np.array([0, 1.0, 0]) * (x >= points), np.cos, points)
     judgement = judged(subject, seed)
@@ -179,12 +179,12 @@ def test_every_obstacle_comes_with_a_hint():
     assert all(judged(subject).obstacle.hint for subject in subjects)
 
 
-def test_nothing_stands_in_the_way_of_a_smooth_function():
+def test_a_smooth_function_has_no_obstacle():
     subject = elementwise(np.sin, np.cos, [0.5, 0.7])
-    (probe,) = ask(subject, 0, Probing())
+    (probe,) = probe_direction(subject, 0, Probing())
 
     assert all_undefined(subject) is None
-    assert explain(Comparison(kind=Kind.AGREEMENT, probe=probe, options=Probing(), spared=0.02)) is None
+    assert explain(Comparison(kind=Kind.AGREEMENT, probe=probe, options=Probing(), unresolved_allowed=0.02)) is None
 
 
 def test_a_constant_function_has_nothing_in_its_way():
@@ -193,7 +193,7 @@ def test_a_constant_function_has_nothing_in_its_way():
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("slope", [0.0, 1.0])
-def test_a_jump_with_the_point_in_its_middle_is_told_as_well(seed, slope):
+def test_a_jump_with_the_point_in_its_middle_is_found_as_well(seed, slope):
     judgement = judged(elementwise(lambda x: np.sign(x) + slope * x, lambda x: slope + 0 * x, np.zeros(3)), seed)
 
     assert judgement.verdict is Verdict.INCONCLUSIVE
@@ -252,7 +252,7 @@ FLAT = {
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("name", FLAT)
-def test_a_slope_that_falls_to_nothing_is_told_from_noise(name, seed):
+def test_a_slope_that_falls_to_nothing_is_distinguished_from_noise(name, seed):
     function, gradient = FLAT[name]
     right = NumpySubject(function, gradient, np.zeros(3))
     wrong = NumpySubject(function, lambda x, u: gradient(x, u) + 1e-3 * u, np.zeros(3))

@@ -38,7 +38,7 @@ def test_a_wrong_entry_is_found_among_zeros_that_are_rounded_and_is_the_only_one
 
 
 @either_coverage
-def test_zeros_that_are_rounded_inside_are_told_as_quantised_and_verified_on_segments(coverage, explained):
+def test_zeros_that_are_rounded_inside_are_called_quantised_and_verified_on_segments(coverage, explained):
     judgement = judged(rounding_inside(np.zeros(8), 24), coverage=coverage)
 
     assert explained == {"QuantisedInputs"}

@@ -59,7 +59,7 @@ def test_a_zero_whose_sign_does_not_count_excuses_nothing(coverage, explained):
 
 
 @either_coverage
-def test_a_jump_by_the_sign_is_told_with_the_input_and_what_to_pass_instead(coverage):
+def test_a_jump_by_the_sign_is_reported_with_the_input_and_what_to_pass_instead(coverage):
     subject = claiming(lambda x: np.copysign(np.arange(1.0, 4), x), np.zeros((3, 3)), [0.5, -0.0, 0.9])
 
     obstacle = judged(subject, coverage=coverage).obstacle

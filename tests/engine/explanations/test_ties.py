@@ -26,7 +26,7 @@ def tied(subject, coordinate, error, seed=0):
         ladder=Ladder(subject, subject.direction(seed, Step(6e-6))),
         cotangent=np.ones(1),
         claimed=None,
-        sums=Contraction(0.0, 0.0, 1e-15, 0.0),
+        contraction=Contraction(0.0, 0.0, 1e-15, 0.0),
         claim=Claim(0.0, 0.0, 0.0, 0.0, 0.0),
     )
     entry = Entry(index=(coordinate,), claimed=error, numerical=0.0, bar=0.0)

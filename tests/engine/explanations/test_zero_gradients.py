@@ -1,4 +1,4 @@
-"""A gradient of zero is right for a quantiser, and wrong for a cast: enough values tell one from the other."""
+"""A gradient of zero is right for a quantiser, and wrong for a cast: enough values distinguish the two."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Confirmation: gross errors and kinks are told in few evaluations, and nothing else is mistaken for one."""
+"""Confirmation: large errors and kinks are confirmed in few evaluations, and nothing else is mistaken for one."""
 
 import math
 
@@ -53,7 +53,7 @@ def test_every_wrong_entry_that_is_shown_takes_ten_evaluations_beyond_the_first_
 @both_modes
 @thoroughly
 @given(seed=seeds)
-def test_a_slope_is_told_with_an_honest_bar(mode, seed):
+def test_a_slope_is_estimated_with_an_honest_bar(mode, seed):
     function, right, point = bending(6, seed)
 
     judgement = judged_fully(claiming(function, -right, point), mode, seed)
@@ -146,7 +146,7 @@ def test_no_right_entry_is_listed_beside_a_wrong_one(mode, beside, slope):
 
 @both_modes
 @pytest.mark.parametrize("distance", [1e-6, 1e-7, 1e-8])
-def test_a_slope_beside_a_kink_is_told_with_an_honest_bar(mode, distance):
+def test_a_slope_beside_a_kink_is_estimated_with_an_honest_bar(mode, distance):
     point = np.array([0.7, 0.9])
 
     def function(x):
@@ -158,7 +158,7 @@ def test_a_slope_beside_a_kink_is_told_with_an_honest_bar(mode, distance):
         assert all(abs(entry.numerical - 1) <= entry.bar < 0.1 for entry in judgement.entries)
 
 
-# What is not plain.
+# Columns that are left to probes.
 
 
 @both_modes
@@ -256,7 +256,7 @@ def test_chance_is_not_plainly_wrong(mode, seed):
 @both_modes
 @pytest.mark.parametrize("size", [1, 4, 30])
 @pytest.mark.parametrize("claim", [-1.0, 0.0, 0.3, 1.0])
-def test_a_kink_is_told_in_few_evaluations_with_the_slopes_of_its_sides(mode, size, claim):
+def test_a_kink_is_confirmed_in_few_evaluations_with_the_slopes_of_its_sides(mode, size, claim):
     point = np.linspace(0.3, 1.1, size)
     point[0] = 0.0
     slopes = np.sign(point)

@@ -51,20 +51,20 @@ def test_a_pushforward_is_asked_for_once_a_column():
 
 
 @both_modes
-def test_progress_is_told_and_ends_with_all_of_it(mode, monkeypatch):
+def test_progress_is_reported_and_ends_with_all_of_it(mode, monkeypatch):
     monkeypatch.setattr("gradproof.engine.jacobian.columns.LARGE", 0)
-    told = []
+    reported = []
     judge_fully(
         in_mode(mixing("dense", 0), mode),
         probes=1,
         seed=0,
         options=Probing(),
-        progress=lambda done, of: told.append(done / of),
+        progress=lambda done, of: reported.append(done / of),
     )
 
-    assert told == sorted(told)
-    assert told[-1] == 1.0
-    assert all(0 < share <= 1 for share in told)
+    assert reported == sorted(reported)
+    assert reported[-1] == 1.0
+    assert all(0 < share <= 1 for share in reported)
 
 
 @both_modes

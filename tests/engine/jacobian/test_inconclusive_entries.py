@@ -69,7 +69,7 @@ def test_noise_is_never_called_an_error(name, mode, seed, level):
 @both_modes
 @thoroughly
 @given(seed=seeds, distance=st.floats(-12, -1), size=st.sampled_from([1, 4, 30]))
-def test_a_kink_nearby_is_never_called_an_error(mode, seed, distance, size):
+def test_a_kink_beside_the_point_is_never_called_an_error(mode, seed, distance, size):
     point = np.random.default_rng(seed).uniform(0.3, 1.0, size)
     point[0] = 10**distance
 

@@ -12,7 +12,7 @@ from gradproof.engine.contraction import inner
 from gradproof.engine.localisation.bisection import search
 from gradproof.engine.localisation.locate import SHOWN, localise
 from gradproof.engine.options import Probing
-from gradproof.engine.probing import ask
+from gradproof.engine.probing import probe_direction
 from gradproof.engine.results import Verdict
 from support.engine import either_coverage, judged
 from support.numpy_subject import NumpySubject, elementwise
@@ -146,7 +146,7 @@ def test_all_outputs_that_one_wrong_entry_affects_are_named():
 
 def test_an_entry_that_the_user_tolerates_is_not_shown_beside_one_that_is_not():
     subject = planted(100, {5: 1.0, 50: 1e-3})
-    probe = ask(subject, 0, Probing())[0]
+    probe = probe_direction(subject, 0, Probing())[0]
     located = localise(probe, Probing(atol=1e-2))
 
     assert [coordinate for coordinate, _ in located.entries] == [5]
@@ -229,6 +229,6 @@ def test_an_input_that_does_not_move_is_not_looked_at_whatever_its_values_do():
         lambda x: x + next(calls) % 7, lambda x, u: 2 * u, np.linspace(0.3, 1.2, 4), parts={"a": 2, "b": 2}
     )
 
-    (probe,) = ask(subject, 0, Probing(), span=(0, 2))
+    (probe,) = probe_direction(subject, 0, Probing(), span=(0, 2))
 
     assert {coordinate for coordinate, _ in localise(probe, Probing()).entries} <= {0, 1}

@@ -6,7 +6,7 @@ import pytest
 from gradproof.engine.judging import judge
 from gradproof.engine.localisation.locate import localise
 from gradproof.engine.options import Probing
-from gradproof.engine.probing import ask
+from gradproof.engine.probing import probe_direction
 from gradproof.engine.results import Verdict
 from gradproof.engine.thresholds import LARGE
 from gradproof.engine.views import ForwardMode
@@ -55,7 +55,7 @@ def sums(errors):
 
 def located(subject):
     """The wrong entries, and the evaluations that looking for them took."""
-    (probe, *_) = (probe for probe in ask(subject, 0, Probing()) if not probe.agrees)
+    (probe, *_) = (probe for probe in probe_direction(subject, 0, Probing()) if not probe.agrees)
     before = subject.evaluations
     return localise(probe, Probing()), subject.evaluations - before
 

@@ -1,7 +1,7 @@
-"""What a mistake looks like: from the claimed and the measured values, names for it, each with how well it fits.
+"""Name the kind of a mistake from the claimed and the measured values, with a fit for each name.
 
-Every hypothesis is one function: it says what the right answers would be, or how the claims come about, if the mistake
-were this one, and that is held against slopes along fresh random directions. Nothing that fits is an answer too.
+Every hypothesis is one function. It predicts the right answers, or the claims, that its mistake would give, and
+compares them with slopes along fresh random directions. The result is empty if no hypothesis fits.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ WHOLE: tuple[Callable[[Case], Iterator[Diagnosis]], ...] = (
     sums.doubled_sum,
     incoming.reduced,
     regions.unmasked,
-    arrangement.adjoint,  # the last, since it takes evaluations: of a large function it is asked if nothing else fits
+    arrangement.adjoint,  # the last, since it takes evaluations: for a large function it is tried if nothing else fits
 )
 BY_TERMS: tuple[Callable[[Case], Iterator[Diagnosis]], ...] = (  # which would also describe much of the above
     terms.residual,
@@ -52,7 +52,7 @@ OF_A_SAMPLE: tuple[Callable[[Case, Block], Iterator[Diagnosis]], ...] = (regions
 
 
 def diagnosed(subject: Subject, judgement: Judgement, seed: int) -> Judgement:
-    """The judgement, with what its wrong gradients look like."""
+    """Return the judgement with diagnoses added to its findings of wrong gradients."""
     wrong = [finding for finding in judgement.findings if finding.kind == "wrong-gradient"]
     if not wrong or max(subject.inputs.size, subject.outputs.size) > VAST:
         return judgement
@@ -69,17 +69,17 @@ def diagnosed(subject: Subject, judgement: Judgement, seed: int) -> Judgement:
 
 
 def diagnoses(bench: Bench, finding: Finding) -> tuple[Diagnosis, ...]:
-    """What one finding looks like, the likeliest first; nothing where nothing fits."""
+    """Return the diagnoses of one finding, the likeliest first; none if no hypothesis fits."""
     case = _case(bench, finding)
     found = _candidates(case)
     if case.sample is not None:
-        told = f" (as far as {case.sample.shape[0]} entries tell)."
-        found = tuple(replace(one, message=one.message.removesuffix(".") + told) for one in found)
+        sampled = f" (judging by a sample of {case.sample.shape[0]} entries)."
+        found = tuple(replace(one, message=one.message.removesuffix(".") + sampled) for one in found)
     return found if bench.reverse else tuple(map(_of_tangents, found))
 
 
 def _candidates(case: Case) -> tuple[Diagnosis, ...]:
-    if not case.telling or case.isolated:
+    if not case.significant or case.isolated:
         return ()
     found = _ranked(elsewhere.unsteady(case))
     for families in (WHOLE[:-1], WHOLE[-1:], BY_TERMS) if case.bench.large else (WHOLE, BY_TERMS):
@@ -103,13 +103,13 @@ def _affordable(candidates: Iterator[Diagnosis]) -> Iterator[Diagnosis]:
 
 
 def _of_tangents(diagnosis: Diagnosis) -> Diagnosis:
-    """The same hint for a jvp."""
+    """Return a diagnosis with its hint worded for a jvp."""
     hint = diagnosis.hint.replace("incoming gradient", "tangent").replace("backward", "jvp")
     return replace(diagnosis, hint=hint)
 
 
 def _ranked(candidates: Iterator[Diagnosis]) -> tuple[Diagnosis, ...]:
-    """The candidates that fit, the best first, of each name one; alike ones in the order in which they came."""
+    """Return the candidates that fit, the best first, one for each name; ties keep their order."""
     fitting = [candidate for candidate in candidates if candidate.fit >= GOOD]
     fitting.sort(key=lambda candidate: -min(candidate.fit, SURE))
     by_name: dict[str, Diagnosis] = {}
@@ -119,7 +119,7 @@ def _ranked(candidates: Iterator[Diagnosis]) -> tuple[Diagnosis, ...]:
 
 
 def _case(bench: Bench, finding: Finding) -> Case:
-    """The case behind a finding: the input that it names, and the output that goes wrong with it."""
+    """Return the case behind a finding: the input that it names, and the output that is wrong, if known."""
     named = [part for part in bench.inputs if part.path == finding.argument]
     own = named[0] if named else max(bench.inputs, key=lambda part: part.size)
     known = [entry for entry in finding.entries if len(entry.index) == len(own.shape)]
@@ -136,7 +136,7 @@ def _coordinate(part: Part, index: tuple[int, ...], component: str | None) -> in
 
 
 def _wrong_output(bench: Bench, own: Part) -> Part | None:
-    """Of several outputs the one that is wrong, where others are right; the worst in forward mode."""
+    """Return the output that is wrong, if others are right, and the worst output in forward mode; else None."""
     if not 1 < len(bench.outputs) <= SOME:
         return None
     direction = own.alone(bench.direction(50))

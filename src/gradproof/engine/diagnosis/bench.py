@@ -68,7 +68,7 @@ class Bench:
         centre = self.subject.centre
         bars = abs(ahead + behind - 2 * centre) * (TRACE / 2)
         bars += (2 * ROUNDING * self.subject.numbers.precision) * abs(centre)
-        return (ahead - behind) * 0.5, self.xp.where(bars == bars, bars, math.inf)
+        return (ahead - behind) * 0.5, self.xp.where(self.xp.isnan(bars), math.inf, bars)
 
     def rough_slopes(self, directions: Array, place: Array | None = None) -> Array:
         """The same from two evaluations each, without bars; at the point plus `place`, where one is given."""
@@ -81,8 +81,8 @@ class Bench:
             ahead, behind = (self.subject.evaluate_many(place + sign * directions, 1.0) for sign in (1.0, -1.0))
         return (ahead - behind) * 0.5
 
-    def disturb(self) -> None:
-        """Call the function somewhere else, which is nothing to a derivative that was asked for here."""
+    def evaluate_elsewhere(self) -> None:
+        """Call the function at another point, which must not change its derivative at this one."""
         self._spend(1)
         self.subject.evaluate(self.subject.direction(self._seed + 71, Step(ALIKE)), 1.0)
 

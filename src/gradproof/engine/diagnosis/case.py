@@ -25,7 +25,7 @@ CLOSE = 1e-5  # relative: numbers this near each other are the same
 NOTHING = 1e-8  # of the largest entry: zero
 QUESTIONS = 4  # and random combinations of a long answer
 SMALL = 96  # inputs or outputs up to which every one is measured
-VAST = 1 << 23  # coordinates beyond which nothing is looked into, and numbers that are held at once
+VAST = 1 << 23  # coordinates beyond which there is no diagnosis, and numbers that are held at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +71,17 @@ class Case:
         self.right_values = [known.value for known in self.known]
         self.claimed = [self.seen(claim) for claim in self.claims]
         self.errors = [claim - right for claim, right in zip(self.claimed, self.right_values, strict=True)]
-        self.disagreement = self._weighed(self.errors)
-        self.noise = self._weighed([self._slack(k) for k in range(QUESTIONS)])
+        self.disagreement = self._weighted_norm(self.errors)
+        self.noise = self._weighted_norm([self._slack(k) for k in range(QUESTIONS)])
 
     @property
-    def telling(self) -> bool:
-        """Whether the disagreement is so large beside the bars that a good fit to it is one to more than noise."""
+    def significant(self) -> bool:
+        """Whether the disagreement is so much larger than the bars that a good fit cannot be a fit to noise."""
         return math.isfinite(self.disagreement) and 2 * (1 - GOOD) * self.disagreement > self.noise
 
     @property
     def isolated(self) -> bool:
-        """Whether, of a sample, nothing is wrong but what was known to be: then there is no pattern to be seen."""
+        """Whether a sample has no wrong entries beyond those known before, and so shows no pattern."""
         if self.sample is None:
             return False
         others = [place not in {each - self.answered.start for each in self.worst} for place in self.sample.tolist()]
@@ -221,7 +221,7 @@ class Case:
     def _slack(self, number: int) -> Array:
         return CLEARLY * self.known[number].bar + CLAIM_ACCURACY * abs(self.right_values[number])
 
-    def _weighed(self, vectors: list[Array]) -> float:
+    def _weighted_norm(self, vectors: list[Array]) -> float:
         return size_of(vector * known.weight for vector, known in zip(vectors, self.known, strict=True))
 
     def _is_small(self) -> bool:

@@ -30,7 +30,7 @@ ADVICE = (
 def unsteady(case: Case) -> Iterator[Diagnosis]:
     """A call of the function elsewhere changes what the derivative answers here."""
     before, again = case.claim(case.questions[0]), case.claim(case.questions[0])
-    case.bench.disturb()
+    case.bench.evaluate_elsewhere()
     after = case.claim(case.questions[0])
     allowed = CLOSE * size_of([before])
     if size_of([again - before]) <= allowed < size_of([after - before]):  # it does not change by itself
@@ -102,10 +102,11 @@ def _places(case: Case) -> Iterator[tuple[str, Array]]:
     bench, part = case.bench, case.answered
     point, values = bench.subject.point, bench.subject.centre
     own = part.of(point)
-    found: list[tuple[str, Part, Array]] = []
-    for output in bench.outputs[:2]:
-        if _is_like(part, output):
-            found.append((f"the function's value {output.path} in place of {part.path}", part, output.of(values)))
+    found: list[tuple[str, Part, Array]] = [
+        (f"the function's value {output.path} in place of {part.path}", part, output.of(values))
+        for output in bench.outputs[:2]
+        if _is_like(part, output)
+    ]
     for other in [other for other in bench.inputs if other != part and _is_like(part, other)][:2]:
         found.append((f"{other.path} in place of {part.path}", part, other.of(point)))
         found.append((f"{part.path} in place of {other.path}", other, own))

@@ -112,7 +112,7 @@ class Part:
 
 
 def parts_of(frame: Frame) -> list[Part]:
-    """The tensors of a frame that have any coordinates, told from the names of their last ones.
+    """Return the non-empty tensors of a frame, with shapes inferred from the names of their last coordinates.
 
     A tensor whose coordinates are some of its entries, such as a sparse one, is taken for a row of them. A last
     coordinate that stands for no entry is left out.

@@ -80,7 +80,7 @@ def one_sided(case: Case) -> Iterator[Diagnosis]:
 
 
 def mask_forgotten(case: Case, block: Block) -> Iterator[Diagnosis]:
-    """Entries are right, or should be zero and are not, as far as they were looked at."""
+    """Diagnose a missing mask: examined entries are right, or should be zero and are not."""
     if not block.answers:
         return
     slack = float(block.slack.max())
@@ -100,7 +100,7 @@ def mask_forgotten(case: Case, block: Block) -> Iterator[Diagnosis]:
         yield Diagnosis(
             name="mask",
             message=f"{case.subject_line} is right in the entries that the function depends on, and not zero in those "
-            f"that it does not depend on: {extra} of {extra + right} that were looked at.",
+            f"that it does not depend on: {extra} of {extra + right} that were examined.",
             fit=SURE,
             hint=MISSING,
         )
@@ -140,7 +140,8 @@ def _inverted(case: Case, missing: int, extra: int) -> Diagnosis:
     return Diagnosis(
         name="mask",
         message=f"{case.subject_line} is zero in all {missing} entries in which it should not be, and not zero in "
-        f"{extra} in which it should, as far as was looked: a mask is inverted, or is another one than the function's.",
+        f"{extra} in which it should, among the entries examined: a mask is inverted, or is another one than the "
+        "function's.",
         fit=SURE,
         hint="Look at the condition of the mask (of a relu, a clamp, a dropout), and whether forward and backward "
         "have the same.",
@@ -148,7 +149,7 @@ def _inverted(case: Case, missing: int, extra: int) -> Diagnosis:
 
 
 def _partly_lost(case: Case, missing: Array, kept: Array, fit: float) -> Iterator[Diagnosis]:
-    if _are_stored(case, kept, True) and _are_stored(case, missing, False):
+    if _are_stored(case, kept, stored=True) and _are_stored(case, missing, stored=False):
         yield Diagnosis(
             name="mask",
             message=f"{case.subject_line} is zero wherever nothing is stored, and right where something is.",
@@ -179,8 +180,8 @@ def _partly_lost(case: Case, missing: Array, kept: Array, fit: float) -> Iterato
     )
 
 
-def _are_stored(case: Case, chosen: Array, stored: bool) -> bool:
-    """Whether the chosen entries are all stored, or all not, as far as a few of them tell."""
+def _are_stored(case: Case, chosen: Array, *, stored: bool) -> bool:
+    """Return True if the chosen entries, as far as a sample shows, are all stored, or all not stored."""
     places = case.xp.arange(0, case.answered.size, device=chosen.device)[chosen]
     few = places[:: max(1, len(places) // SOME)]
     frame = case.bench.subject.inputs
@@ -188,7 +189,7 @@ def _are_stored(case: Case, chosen: Array, stored: bool) -> bool:
 
 
 def _slab(case: Case, chosen: Array, others: Array) -> str | None:
-    """Whether the chosen are all before, or all after, the others along a dimension."""
+    """Return in words where the chosen entries lie, if all are before, or all after, the others along a dimension."""
     part = case.answered
     if part.is_complex:
         imaginary = case.xp.arange(0, part.size, device=chosen.device) % 2 == 1
@@ -208,7 +209,7 @@ def _slab(case: Case, chosen: Array, others: Array) -> str | None:
 
 
 def _beside(case: Case, chosen: Array, others: Array) -> str | None:
-    """Whether the values of the inputs tell the chosen from the others: by their sign, or by a threshold."""
+    """Return in words which inputs the chosen entries have, if a sign or a threshold separates them from the others."""
     if not case.reverse or case.answered.is_complex:
         return None
     point = case.answered.of(case.bench.subject.point)
@@ -221,8 +222,11 @@ def _beside(case: Case, chosen: Array, others: Array) -> str | None:
     if float(outside.max()) < 0 < float(inside.min()):
         return "where the input is positive"
     accident = sum(counts) < SOME and SLIGHT * comb(sum(counts), counts[0]) < 1
-    if min(counts) < FEW or accident:
-        return None
+    return None if min(counts) < FEW or accident else _threshold(point, chosen, others)
+
+
+def _threshold(point: Array, chosen: Array, others: Array) -> str | None:
+    """Return in words the threshold of the inputs, or of their sizes, that separates the chosen from the others."""
     for what, numbers in (("input", point), ("input's size", abs(point))):
         for side, below, above in (("below", chosen, others), ("above", others, chosen)):
             low, high = float(numbers[below].max()), float(numbers[above].min())

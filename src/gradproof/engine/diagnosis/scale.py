@@ -79,7 +79,7 @@ def named(size: float, case: Case) -> str | None:
 
 
 def _expected(case: Case) -> Iterator[tuple[float, str]]:
-    """The numbers that one would expect, the plainest first, in words."""
+    """Yield the factors that mistakes often have, the simplest first, each with its name."""
     pi, two, ten = math.pi, math.log(2), math.log(10)
     yield from [(1, "1"), (2, "2"), (1 / 2, "½"), (10, "10"), (1 / 10, "1/10"), (pi, "π"), (1 / pi, "1/π")]
     yield from [(2 * pi, "2π"), (two, "ln 2"), (1 / two, "1/ln 2"), (ten, "ln 10"), (1 / ten, "1/ln 10")]

@@ -150,7 +150,7 @@ def dropped(case: Case, block: Block) -> Iterator[Diagnosis]:
     yield Diagnosis(
         name="missing-term",
         message=f"Every entry of the Jacobian for {case.what} is right or zero: {int(gone.sum())} of "
-        f"{int(gone.sum() + right.sum())} that were looked at are left out.",
+        f"{int(gone.sum() + right.sum())} that were examined are left out.",
         fit=GOOD,
         hint="Some outputs depend on entries that the backward does not connect them with: a sum, a "
         "normalisation or a neighbour is left out.",

@@ -8,9 +8,9 @@ Each has a bar of three parts:
   kink it is proportional to the jump of the slope. The largest one at this step or a finer one counts;
 - a floor: the rounding of the values, that of their type or the one that most outputs show.
 
-With `BEND` = 1/20 the bar covers the one-sided slopes of any function with one kink within the samples, wherever it
-lies: writing θ for the kink's distance over the lower step and J for the jump, the error is at most J(1/2 − 21θ/40)
-and the bar at least J(3θ/8 + |12 − 15θ|/20).
+With `KINK_WEIGHT` = 1/20 the bar covers the one-sided slopes of any function with one kink within the samples,
+wherever it lies: writing θ for the kink's distance over the lower step and J for the jump, the error is at most
+J(1/2 − 21θ/40) and the bar at least J(3θ/8 + |12 − 15θ|/20).
 
 The functions are pure and work on whole vectors of outputs.
 """
@@ -28,8 +28,8 @@ from gradproof.engine.thresholds import ALIKE, CLEARLY, COARSEST, FEW, GROSS
 
 ROUNDING = 0.75  # units of rounding in the slope from correctly rounded values: 0.54 measured, and a margin
 CURVED = 3.0  # growth of the two sides' difference from a step to the next: curvature gives 4, a kink on one side 1
-BEND = 0.05  # of the even fourth difference in the bar: the bound for a kink, above
-MUCH = 0.4  # of the bar: a smaller jump of the slope is of no account; a kink at the point makes up half of its bar
+KINK_WEIGHT = 0.05  # of the even fourth difference in the bar: the bound for a kink, derived above
+MUCH = 0.4  # of the bar: a smaller jump of the slope does not count; a kink at the point makes up half of its bar
 FOURTH = 37.6  # standard deviation of the even fourth difference, if that of a value is one: √(2·16² + 2·1² + 30²)
 MEDIAN = 0.67  # standard deviations: the median of a Gaussian variable's absolute value
 BACKGROUND = 2.5  # medians of the even fourth differences, allowed for every output
@@ -72,6 +72,13 @@ class _Candidate:
     flat: Array = None  # flags of the outputs that are constant on these samples
     partial: bool = False  # whether some outputs have no finite bar
 
+    def mark_unknown(self, xp: Array) -> None:
+        """Give the outputs whose bar is not finite an infinite bar and a slope of zero."""
+        if not math.isfinite(float(self.bar.sum())):
+            self.bar = xp.where(xp.isfinite(self.bar), self.bar, math.inf)
+            self.value = xp.where(xp.isfinite(self.bar), self.value, 0.0)
+            self.partial = True
+
 
 @dataclass(frozen=True, slots=True)
 class Noise:
@@ -96,6 +103,16 @@ class Noise:
     share: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """The values of some outputs at the point and on all samples, and their noise; `xp` is the array library."""
+
+    xp: Array
+    centre: Array
+    samples: list[Sample]
+    noise: Noise
+
+
 def best_slopes(xp: Array, centre: Array, samples: list[Sample], around: Noise) -> Estimates:
     """Return for each output the estimate with the narrowest bar, from the finest samples up.
 
@@ -106,9 +123,9 @@ def best_slopes(xp: Array, centre: Array, samples: list[Sample], around: Noise) 
     floor *= around.rounding
     if around.tiny:
         floor += around.tiny
-    candidates = _central_slopes(xp, centre, samples, floor, around)
+    candidates = _central_slopes(_Values(xp, centre, samples, around), floor)
     value, bar = candidates[0].value, candidates[0].bar
-    trusted: Array = None if len(samples) < 3 else ~bent(centre, samples, MUCH * bar)
+    trusted: Array = None if len(samples) < 3 else ~kinked(centre, samples, MUCH * bar)
     for candidate in candidates[1:]:
         trusted = trusted & (abs(candidate.value - value) <= candidate.bar + bar)
         better = trusted & (candidate.bar < bar)
@@ -126,17 +143,17 @@ def extrapolated(near: float, far: float) -> float:
     return near + (near - far) / (RATIO**2 - 1)
 
 
-def bent(centre: Array, samples: list[Sample], least: Array) -> Array:
+def kinked(centre: Array, samples: list[Sample], least: Array) -> Array:
     """Flag where the slopes on the two sides differ, by more than `least` and by as much on the three finest steps.
 
     From a step to the next curvature multiplies their difference by `RATIO`, and noise divides it by `RATIO`.
     """
     jumps = [sample.split(centre)[1] / sample.t for sample in samples[:3]]
-    return stays(abs(jumps[0]) > least, jumps, 1 / RATIO)
+    return is_steady(abs(jumps[0]) > least, jumps, 1 / RATIO)
 
 
-def stays(clear: Array, jumps: list[Array], within: float) -> Array:
-    """Flag where jumps that are `clear` on the finest sample differ by no more than a fraction on the next ones."""
+def is_steady(clear: Array, jumps: list[Array], within: float) -> Array:
+    """Flag where jumps that are `clear` on the finest sample change by at most a fraction from sample to sample."""
     for finer, coarser in pairwise(jumps):
         clear = clear & (abs(finer - coarser) <= within * abs(finer))
     return clear
@@ -175,8 +192,9 @@ def _background(fourths: list[float]) -> float:
     return BACKGROUND * changing[len(changing) // 2]
 
 
-def _central_slopes(xp: Array, centre: Array, samples: list[Sample], floor: Array, around: Noise) -> list[_Candidate]:
-    """Return the estimates of pairs and triples of samples, in the order of their coarsest steps."""
+def _central_slopes(values: _Values, floor: Array) -> list[_Candidate]:
+    """Return the estimates from pairs and triples of samples, in the order of their coarsest steps."""
+    xp, centre, samples, around = values.xp, values.centre, values.samples, values.noise
     odd, even = zip(*(sample.split(centre) for sample in samples), strict=True)
     noise: Array = None
     last: Array = None
@@ -192,7 +210,7 @@ def _central_slopes(xp: Array, centre: Array, samples: list[Sample], floor: Arra
         fourths.append(fourth)
         if around.background and around.background[k] > 0:
             noise = noise.clip(around.background[k])
-        uncertain = noise * (BEND / lower.t)
+        uncertain = noise * (KINK_WEIGHT / lower.t)
         uncertain += floor if lower.t == 1 else floor * (around.shown / around.rounding / lower.t)
         if lower.t < 1:
             uncertain += abs(odd[k]) * (around.step_rounding / lower.t)
@@ -208,35 +226,36 @@ def _central_slopes(xp: Array, centre: Array, samples: list[Sample], floor: Arra
         pairs.append(pair)
         last = uncertain
     for candidate in (*pairs, *triples):
-        if not math.isfinite(float(candidate.bar.sum())):
-            candidate.bar = xp.where(xp.isfinite(candidate.bar), candidate.bar, math.inf)
-            candidate.value = xp.where(xp.isfinite(candidate.bar), candidate.value, 0.0)
-            candidate.partial = True
+        candidate.mark_unknown(xp)
     if len(samples) > 2:
         for k, pair in enumerate(pairs):
             pair.flat = (odd[k] == 0) & (even[k] == 0) & (odd[k + 1] == 0) & (even[k + 1] == 0)
-            # A value that stays exactly zero is a difference of equal numbers, of which a rounding of one is lost.
-            lost = (pair.flat & (centre == 0)) * (around.shown / samples[k].t)
-            pair.bar += lost
-            if k < len(triples):
-                triples[k].bar += lost
-        _distrust_structure(
-            xp,
-            fourths,
-            (FOURTH * around.shown / around.rounding) * floor + (around.background[0] if around.background else 0.0),
-            pairs,
-            triples,
-        )
-        backgrounds = around.background or (0.0,) * len(pairs)
-        rough = [fourth.clip(background) for fourth, background in zip(fourths, backgrounds, strict=True)]
-        _widen_for_quanta(xp, centre, samples, rough, pairs, triples, around)
-    upward = [pairs[0]]
+        _widen_for_doubts(values, floor, fourths, pairs, triples)
+    by_step = [pairs[0]]
     for pair, triple in zip(pairs[1:], triples, strict=True):
-        upward += [pair, triple]
-    return upward
+        by_step += [pair, triple]
+    return by_step
 
 
-def _distrust_structure(
+def _widen_for_doubts(
+    values: _Values, floor: Array, fourths: list[Array], pairs: list[_Candidate], triples: list[_Candidate]
+) -> None:
+    """Widen the bars of three samples or more: for cancellation, for sub-step oscillation and for quantised values."""
+    around = values.noise
+    for k, pair in enumerate(pairs):
+        # A value that stays exactly zero is a difference of equal numbers, of which a rounding of one is lost.
+        lost = (pair.flat & (values.centre == 0)) * (around.shown / values.samples[k].t)
+        pair.bar += lost
+        if k < len(triples):
+            triples[k].bar += lost
+    usual = (FOURTH * around.shown / around.rounding) * floor + (around.background[0] if around.background else 0.0)
+    _discard_oscillation(values.xp, fourths, usual, pairs, triples)
+    backgrounds = around.background or (0.0,) * len(pairs)
+    rough = [fourth.clip(background) for fourth, background in zip(fourths, backgrounds, strict=True)]
+    _widen_for_quanta(values, rough, pairs, triples)
+
+
+def _discard_oscillation(
     xp: Array, fourths: list[Array], usual: Array, pairs: list[_Candidate], triples: list[_Candidate]
 ) -> None:
     """Discard the estimates on coarse steps that are rough while the finest are not: noise is the same on all steps.
@@ -252,58 +271,71 @@ def _distrust_structure(
             triples[k].bar = xp.where(hidden, math.inf, triples[k].bar)
 
 
-def _widen_for_quanta(
-    xp: Array,
-    centre: Array,
-    samples: list[Sample],
-    rough: list[Array],
-    pairs: list[_Candidate],
-    triples: list[_Candidate],
-    around: Noise,
-) -> None:
+def _widen_for_quanta(values: _Values, rough: list[Array], pairs: list[_Candidate], triples: list[_Candidate]) -> None:
     """Widen the bars of quantised outputs: constant on the finest steps, rising smoothly on coarse ones.
 
-    The smallest change on any sample is the quantum. Every value is uncertain by a quantum, and by the roughness at its
-    own step, since quanta may grow with the value. A region of slope zero that ends in a kink is no plateau: its values
-    rise on one side alone, and are not constant again further on. Nor are plateaus that are wider, and quanta that are
-    larger, than those of any half precision: there the slope is zero.
+    Every value is uncertain by a quantum, and by the roughness at its own step, since quanta may grow with the value.
     """
-    if not bool(pairs[0].flat.any()):
+    found = _quantised(values, pairs)
+    if found is None:
         return
-    signs = pairs[0].flat & False
-    slopes = [sample.split(centre) for sample in samples]
-    for (below, _), (slope, bend), upper in zip(slopes[1:], slopes[2:], samples[2:], strict=False):
-        steady = abs(below - slope) < ALIKE * abs(slope)
-        signs = signs | (steady & (abs(bend) < ALIKE * 2 * upper.t * abs(slope)))  # an even rise on both sides
-    for lower, upper in pairwise(samples):
-        for near, far in ((lower.minus, upper.minus), (lower.plus, upper.plus)):
-            signs = signs | ((near == far) & (near != centre))  # another plateau
-    if not bool((pairs[0].flat & signs).any()):
-        return
-    quantised = pairs[0].flat & ~pairs[-1].flat  # if one output is quantised, so are the others that begin flat
+    xp, centre, samples = values.xp, values.centre, values.samples
+    quantised, quantum = found
+    for lower, upper, fourth, pair in zip(samples, samples[1:], rough, pairs, strict=False):
+        # The central slope of the upper sample has more truncation error than the extrapolated one, and less of quanta.
+        central = (upper.plus - upper.minus) * (0.5 / upper.t)
+        drop = abs((lower.plus - lower.minus) * (0.5 / lower.t) - central)
+        bar = drop * (RATIO**2 / (RATIO**2 - 1)) + quantum * (1 / lower.t + 0.5 / upper.t)
+        bar = bar + fourth * (KINK_WEIGHT / upper.t)
+        near, far = (abs(sample.split(centre)[1]) * (0.5 / sample.t) for sample in (lower, upper))
+        bar = bar + xp.where(far < CURVED * near, far, 0.0)  # the distance of the two sides' slopes, at a kink
+        bar = bar + abs(central) * values.noise.share
+        pair.value = xp.where(quantised, central, pair.value)
+        pair.bar = xp.where(quantised, xp.where(pair.flat, math.inf, bar), pair.bar)
+    for triple in triples:
+        triple.bar = xp.where(quantised, math.inf, triple.bar)
+
+
+def _quantised(values: _Values, pairs: list[_Candidate]) -> tuple[Array, Array] | None:
+    """Return flags of the quantised outputs and the quantum of each, or None if no output is quantised.
+
+    The quantum is the smallest change on any sample. A region of slope zero that ends in a kink is no plateau: its
+    values rise on one side alone, and are not constant again further on. Plateaus that are wider, with quanta that are
+    larger, than those of any half precision do not count either: there the slope is zero.
+    """
+    xp, centre, samples, flat = values.xp, values.centre, values.samples, pairs[0].flat
+    if not bool(flat.any()) or not bool((flat & (_rises_evenly(values) | _has_another_plateau(values))).any()):
+        return None
+    quantised = flat & ~pairs[-1].flat  # if one output is quantised, so are the others that begin flat
     quantum = xp.where(quantised, math.inf, centre)
     for sample in samples:
         for side in (sample.minus, sample.plus):
             change = abs(side - centre)
             quantum = xp.where((change > 0) & (change < quantum), change, quantum)
     for sample in samples:
-        if sample.t >= around.wide:
-            quantised = quantised & ~(
-                (sample.plus == centre) & (sample.minus == centre) & (quantum > COARSEST * abs(centre))
-            )
-    quantum = xp.where(quantised, quantum, 0.0)
-    for lower, upper, fourth, pair in zip(samples, samples[1:], rough, pairs, strict=False):
-        # The plain slope of the upper sample has more truncation error than the extrapolated one, and less of quanta.
-        plain = (upper.plus - upper.minus) * (0.5 / upper.t)
-        drop = abs((lower.plus - lower.minus) * (0.5 / lower.t) - plain)
-        bar = drop * (RATIO**2 / (RATIO**2 - 1)) + quantum * (1 / lower.t + 0.5 / upper.t) + fourth * (BEND / upper.t)
-        near, far = (abs(sample.split(centre)[1]) * (0.5 / sample.t) for sample in (lower, upper))
-        bar = bar + xp.where(far < CURVED * near, far, 0.0)  # by how much a kink sets one side apart
-        bar = bar + abs(plain) * around.share
-        pair.value = xp.where(quantised, plain, pair.value)
-        pair.bar = xp.where(quantised, xp.where(pair.flat, math.inf, bar), pair.bar)
-    for triple in triples:
-        triple.bar = xp.where(quantised, math.inf, triple.bar)
+        if sample.t >= values.noise.wide:
+            constant = (sample.plus == centre) & (sample.minus == centre)
+            quantised = quantised & ~(constant & (quantum > COARSEST * abs(centre)))
+    return quantised, xp.where(quantised, quantum, 0.0)
+
+
+def _rises_evenly(values: _Values) -> Array:
+    """Flag the outputs that have about the same slope on two neighbouring coarse steps and on both sides."""
+    slopes = [sample.split(values.centre) for sample in values.samples]
+    even = values.centre != values.centre
+    for (below, _), (slope, second), upper in zip(slopes[1:], slopes[2:], values.samples[2:], strict=False):
+        alike = abs(below - slope) < ALIKE * abs(slope)
+        even = even | (alike & (abs(second) < ALIKE * 2 * upper.t * abs(slope)))
+    return even
+
+
+def _has_another_plateau(values: _Values) -> Array:
+    """Flag the outputs that have one value on two neighbouring samples, and another at the point."""
+    found = values.centre != values.centre
+    for lower, upper in pairwise(values.samples):
+        for near, far in ((lower.minus, upper.minus), (lower.plus, upper.plus)):
+            found = found | ((near == far) & (near != values.centre))
+    return found
 
 
 def _one_sided_slopes(xp: Array, centre: Array, samples: list[Sample], around: Noise) -> Iterator[tuple[Array, Array]]:

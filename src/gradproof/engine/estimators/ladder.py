@@ -14,11 +14,11 @@ from gradproof.engine.estimators.differences import (
     Estimates,
     Noise,
     Sample,
-    bent,
     best_slopes,
+    is_steady,
+    kinked,
     noise_around,
     precision_shown,
-    stays,
 )
 from gradproof.engine.estimators.steps import BOTTOM, RATIO, first_step
 from gradproof.engine.pieces import CACHED, piece_of, slices
@@ -92,7 +92,7 @@ class Ladder:
     def coarse_slopes(self) -> Array:
         """The change of each output on the coarsest sample on which it is finite, per unit of the step; else zero."""
         change, step = self.farthest()
-        return self.subject.arrays.where(change == change, change / step, 0.0)
+        return self.subject.arrays.where(self.subject.arrays.isnan(change), 0.0, change / step)
 
     @property
     def lowest(self) -> int:
@@ -217,7 +217,7 @@ class Ladder:
     def _cut(self, where: slice) -> list[Sample]:
         return [Sample(sample.t, sample.minus[where], sample.plus[where]) for sample in self.samples]
 
-    def bends(self, bar: Array) -> Array:
+    def kinks(self, bar: Array) -> Array:
         """Flag the outputs that have a kink at the point, given the bars of their slopes.
 
         The difference of the slopes on the two sides shrinks with the step if the function is smooth, grows as the
@@ -226,11 +226,11 @@ class Ladder:
         """
         xp, noise = self.subject.arrays, GROSS * self.noise().rounding / self.samples[0].t
 
-        def bend(where: slice) -> Array:
+        def kink(where: slice) -> Array:
             centre = self.subject.centre[where]
-            return bent(centre, self._cut(where), xp.maximum(MUCH * bar[where], noise * abs(centre)))
+            return kinked(centre, self._cut(where), xp.maximum(MUCH * bar[where], noise * abs(centre)))
 
-        return self._flags(bend)
+        return self._flags(kink)
 
     def jumps(self) -> Array:
         """Flag the outputs that jump at the point: they differ from the values on both sides by as much at any step."""
@@ -241,38 +241,38 @@ class Ladder:
             jumps = [sample.split(centre)[1] for sample in samples]
             finest, size = samples[0], abs(jumps[0])
             clear = (size > least * abs(centre)) & (size > 0.5 * abs(finest.plus - finest.minus))
-            return stays(clear, jumps, STEADY)
+            return is_steady(clear, jumps, STEADY)
 
         return self._flags(jump)
 
-    def cliffs(self) -> Array:
+    def side_jumps(self) -> Array:
         """Flag the outputs whose values on the two sides of the point differ by as much at any step."""
         least = self._least_jump
 
-        def fall(where: slice) -> Array:
-            falls = [sample.plus - sample.minus for sample in self._cut(where)[:3]]
-            clear = abs(falls[0]) > least * abs(self.subject.centre[where])
-            return stays(clear, falls, STEADY)
+        def jump(where: slice) -> Array:
+            jumps = [sample.plus - sample.minus for sample in self._cut(where)[:3]]
+            clear = abs(jumps[0]) > least * abs(self.subject.centre[where])
+            return is_steady(clear, jumps, STEADY)
 
-        return self._flags(fall)
+        return self._flags(jump)
 
     @property
     def _least_jump(self) -> float:
-        """The least jump of a value, relative: more than rounding, and than that of a cast."""
+        """The smallest relative change of a value that counts as a jump: more than rounding, or a cast, explains."""
         return max(JUMP * self.subject.numbers.precision, 4 * self.noise().rounding)
 
     def plateaus(self) -> Array:
         """Flag the outputs that are constant on the two finest samples and change on the coarsest."""
         if len(self.samples) < 3:
             return self.subject.centre != self.subject.centre
-        moves = ~self.constant()
+        changes = ~self.constant()
 
-        def still(where: slice) -> Array:
-            centre, (finest, next_one, *_) = self.subject.centre[where], self._cut(where)
-            calm = (finest.plus == centre) & (finest.minus == centre)
-            return calm & (next_one.plus == centre) & (next_one.minus == centre) & moves[where]
+        def plateau(where: slice) -> Array:
+            centre, (finest, second, *_) = self.subject.centre[where], self._cut(where)
+            constant = (finest.plus == centre) & (finest.minus == centre)
+            return constant & (second.plus == centre) & (second.minus == centre) & changes[where]
 
-        return self._flags(still)
+        return self._flags(plateau)
 
     def constant(self) -> Array:
         """Flag the outputs that change by no more than rounding on the coarsest sample on which they are finite."""

@@ -81,7 +81,7 @@ def _score(ladder: Ladder, cotangent: Array, stride: int) -> tuple[float, float]
     weighted = abs(cotangent) * ladder.subject.arrays.where(resolved, estimates.bar, most)
     score = min(float(weighted.sum()), SPREAD * math.sqrt(float(weighted @ weighted)))
     if len(ladder.samples) > 2:
-        resolved = resolved | ladder.bends(estimates.bar) | ladder.jumps()  # other samples would not narrow their bars
+        resolved = resolved | ladder.kinks(estimates.bar) | ladder.jumps()  # other samples would not narrow their bars
     return score, 1 - float(resolved.sum()) / ladder.subject.outputs.size
 
 

@@ -83,8 +83,8 @@ def second_opinion(
 
     `moving` is one for the input coordinates that the segments move, and zero for the others. `rtol` and `atol` are
     errors of an entry that are tolerated. AGREES says that the bar would have shown an error of a tenth in the largest
-    contribution. DISAGREES says that the rule is wrong, and not the function rough: two segments are clearly outside their bars, the
-    residual is spread along them, and it does not vanish on fine steps.
+    contribution. DISAGREES says that the rule is wrong, and not the function rough: two segments are clearly outside
+    their bars, the residual is spread along them, and it does not vanish on fine steps.
     """
     question = question_of(subject, seed, rtol, atol, moving)
     first = _best_width(question, seed)

@@ -52,8 +52,8 @@ def explain(comparison: Comparison) -> Obstacle | None:
 def unexplained(entries: Sequence[Comparison]) -> tuple[list[Comparison], Obstacle | None]:
     """Return the entries, worst first, that nothing explains; and what explains the worst of the others.
 
-    Entries share a cause. Once one is wrong, only those are asked about whose relative error is far less, or that do
-    not add up. Once one is constant since it is quantised, so are the others that are constant.
+    Entries share a cause. Once one is wrong, only those are examined whose relative error is far less, or that do not
+    add up. Once one is constant since it is quantised, so are the others that are constant.
     """
     wrong: list[Comparison] = []
     obstacle = None

@@ -15,7 +15,7 @@ from gradproof.engine.subject import Array, Subject
 
 
 class Kind(enum.Enum):
-    """What is compared: a probe that agrees or disagrees, one entry of the derivative, or a claim that is no number."""
+    """What is compared: a probe that agrees or disagrees, one entry of the derivative, or a non-finite claim."""
 
     AGREEMENT = "agreement"
     DISAGREEMENT = "disagreement"
@@ -33,7 +33,8 @@ class Comparison:
 
     `second` is a probe along another direction that disagrees too. An entry has its `coordinate`; `adds_up` says
     whether entries, each measured by itself, add up to what is measured along the whole direction (None: unknown).
-    `spared` is the number of outputs that an agreement may leave out; `broken` describes a claim that is no number.
+    `unresolved_allowed` is the number of outputs that an agreement may leave out; `broken` describes a claim that
+    is NaN or infinite.
     """
 
     kind: Kind
@@ -43,7 +44,7 @@ class Comparison:
     coordinate: int | None = None
     entry: Entry | None = None
     adds_up: bool | None = None
-    spared: float = 0.0
+    unresolved_allowed: float = 0.0
     broken: BrokenClaim | None = None
 
     @property
@@ -67,7 +68,7 @@ class Comparison:
     def error(self) -> float:
         """How far the claimed slope is from the measured one."""
         if self.entry is None or self.coordinate is None:
-            return abs(self.probe.claim.slope - self.probe.sums.slope)
+            return abs(self.probe.claim.slope - self.probe.contraction.slope)
         step = float(self.probe.ladder.direction[self.coordinate])
         return abs((self.entry.claimed - self.entry.numerical) * step)
 
@@ -81,7 +82,7 @@ class Comparison:
     @property
     def is_weak(self) -> bool:
         """Whether an agreement proves next to nothing: too many outputs are left out, or the bar is too wide."""
-        return self.probe.unresolved > self.spared or says_nothing(self.probe)
+        return self.probe.unresolved > self.unresolved_allowed or says_nothing(self.probe)
 
 
 class Explanation(Protocol):
@@ -98,5 +99,5 @@ class Explanation(Protocol):
         ...
 
     def explains(self, comparison: Comparison) -> Obstacle | None:
-        """Return what stands in the way, or None where this explanation does not hold."""
+        """Return the obstacle to a verdict, or None where this explanation does not hold."""
         ...

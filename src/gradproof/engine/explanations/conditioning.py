@@ -1,6 +1,6 @@
-"""Rounding that large numbers leave: values that cancel, and rules that are ill-conditioned.
+"""Amplified rounding: catastrophic cancellation in the values, and ill-conditioned rules.
 
-Both show when the point moves by a few units of rounding, which changes a well-conditioned function by next to nothing.
+Both show when the point moves by a few units of rounding, which hardly changes a well-conditioned function.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ POINTS = 8  # a few units of rounding away
 
 
 class Cancellation:
-    """Values and claim are what rounding leaves of larger numbers that cancel, as of x − x computed by two ways."""
+    """Values and claim are rounding errors of larger numbers that cancel, as for x − x computed in two ways."""
 
     reason = Reason.CANCELLATION
     kinds = frozenset({Kind.DISAGREEMENT})
 
     def explains(self, comparison: Comparison) -> Obstacle | None:
-        """Return an obstacle if values and claim change by their own size when the point moves by a rounding."""
+        """Return an obstacle if a unit of rounding in the point changes values and claim by their own size."""
         probe = comparison.probe
         if not _may_cancel(probe) or not is_cancelled(whole_of(comparison.subject), probe.seed):
             return None
         return Obstacle(
             self.reason,
-            "The values, and what is claimed of them, change by their own size when the point moves by a unit of "
-            "rounding: they are the remainder of larger numbers that cancel.",
+            "The values and the claimed derivative change by their own size when the point moves by a unit of "
+            "rounding: they are what rounding left of larger numbers that cancel.",
             "Check at a point, or at a size, where they do not cancel: a normalisation of more than one entry, for "
             "instance.",
         )
@@ -46,13 +46,13 @@ class IllConditioned:
     kinds = frozenset({Kind.DISAGREEMENT, Kind.ENTRY})
 
     def explains(self, comparison: Comparison) -> Obstacle | None:
-        """Return an obstacle if a slight error is within the range of the claims at points nearby.
+        """Return an obstacle if a slight error is within the range of the claims at perturbed points.
 
         The point itself is left out: a rule may be wrong there alone, as for inputs of exactly zero.
         """
         probe, error = comparison.probe, comparison.error
         subject, direction = comparison.subject, comparison.direction
-        if len(direction.shape) > 1:  # columns are asked about one by one, as entries
+        if len(direction.shape) > 1:  # columns are compared one by one, as entries
             return None
         if not error <= SLIGHT * _size(probe) or not all(map(_is_slight, comparison.probes)):
             return None
@@ -64,8 +64,8 @@ class IllConditioned:
             return None
         return Obstacle(
             self.reason,
-            "The claim is off by no more than it changes by when the point moves by a few units of rounding, as of a "
-            "matrix that is nearly singular.",
+            "The claim is off by no more than it changes by when the point moves by a few units of rounding, as for a "
+            "nearly singular matrix.",
             "Check at a point that is better conditioned: there every digit counts.",
         )
 
@@ -75,17 +75,17 @@ def _size(probe: Probe) -> float:
 
 
 def _is_slight(probe: Probe) -> bool:
-    """Return True if a probe's error is of a rule that is right to two digits."""
-    return abs(probe.claim.slope - probe.sums.slope) <= SLIGHT * _size(probe)
+    """Return True if a probe's claim is right to two digits."""
+    return abs(probe.claim.slope - probe.contraction.slope) <= SLIGHT * _size(probe)
 
 
 def question(subject: Subject, seed: int) -> Array:
-    """Draw what a derivative is asked: an incoming gradient, or a direction of the point's own size."""
+    """Draw a random argument of the derivative: an incoming gradient, or a direction of the point's own size."""
     return subject.cotangent(seed) if subject.mode == "reverse" else subject.direction(seed, Step(1.0))
 
 
 def answer(subject: Subject, asked: Array, at: Array | None = None) -> Array:
-    """Return what the derivative under test answers, at the point or at point + `at`."""
+    """Return the derivative under test for an argument, Jᵀu or Jv, at the point or at point + `at`."""
     return subject.pullback(asked, at) if subject.mode == "reverse" else subject.pushforward(asked, at)
 
 
@@ -106,27 +106,27 @@ def perturbations(subject: Subject, seed: int, units: float = 1.0) -> list[Array
 
 
 def is_cancelled(subject: Subject, seed: int) -> bool:
-    """Return True if values and derivative both change by their own size by a rounding, and repeat at the point."""
+    """Return True if a unit of rounding changes values and derivative by their own size, and both are repeatable."""
     away = perturbations(subject, seed)
-    if not _lost(subject.centre, (subject.evaluate(at, 1.0) for at in away[:3])):
+    if not _differs_by_its_size(subject.centre, (subject.evaluate(at, 1.0) for at in away[:3])):
         return False
     asked = question(subject, seed)
     claimed = answer(subject, asked)
     if bool((answer(subject, asked) != claimed).any()):
         return False
-    return _lost(claimed, (answer(subject, asked, at) for at in away))
+    return _differs_by_its_size(claimed, (answer(subject, asked, at) for at in away))
 
 
 def _may_cancel(probe: Probe) -> bool:
-    """Return True if values show less than is claimed, and are zero, or move by their own size on the finest step."""
+    """Return True if the slope is below the claim, and values are zero or change by their own size on a fine step."""
     centre, finest = probe.ladder.subject.centre, probe.ladder.samples[0]
-    if not 0 < abs(probe.claim.slope) >= abs(probe.sums.slope):
+    if not 0 < abs(probe.claim.slope) >= abs(probe.contraction.slope):
         return False
     moved = abs(finest.plus - centre) > ALIKE * abs(centre)
     return bool(moved.any()) or not bool(centre.any())
 
 
-def _lost(vector: Array, nearby: Iterable[Array]) -> bool:
-    """Return True if one of the vectors nearby differs from this one by its own size."""
+def _differs_by_its_size(vector: Array, perturbed: Iterable[Array]) -> bool:
+    """Return True if one of the perturbed vectors differs from the vector by the vector's own size."""
     least = ALIKE * float(abs(vector).max())
-    return any(float(abs(other - vector).max()) >= least for other in nearby)
+    return any(float(abs(other - vector).max()) >= least for other in perturbed)

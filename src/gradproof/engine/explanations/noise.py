@@ -1,4 +1,4 @@
-"""Values too noisy for a slope."""
+"""Functions whose values are too noisy for a slope to be measured."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gradproof.engine.thresholds import ENOUGH, MARGIN, SLIGHT
 
 
 class Noisy:
-    """The values' noise may hide the slope."""
+    """The noise of the values may hide the slope."""
 
     reason = Reason.NOISE
     kinds = frozenset({Kind.AGREEMENT, Kind.DISAGREEMENT, Kind.UNLOCATED})
@@ -32,34 +32,36 @@ class OneDirectionAlone:
     kinds = frozenset({Kind.UNCONFIRMED})
 
     def explains(self, comparison: Comparison) -> Obstacle | None:
-        """Return an obstacle in any case."""
+        """Return an obstacle that says by how much the bar was missed."""
+        probe = comparison.probe
         return Obstacle(
             self.reason,
-            "The claimed slope missed its bar along one random direction and met it along two others.",
+            f"The claimed slope missed its bar of {probe.bar:.2g} by {probe.excess:.2g} along one random direction and "
+            "met it along two others.",
             "Run again with more probes=, or at another point.",
         )
 
 
 def is_rough(comparison: Comparison) -> bool:
-    """Return True if noise, of whatever origin, may be all that an agreement or a disagreement shows."""
+    """Return True if noise, of whatever origin, may explain an agreement or a disagreement."""
     probe = comparison.probe
     if comparison.kind is Kind.AGREEMENT:
         return comparison.is_weak
     if comparison.kind is Kind.UNLOCATED:
-        return probe.coarse or not comparison.spared
+        return probe.coarse or not comparison.unresolved_allowed
     if comparison.kind is Kind.UNCONFIRMED:
         return True
-    if probe.coarse and probe.sums.bar > probe.sums.size > 0 and not _hardly_moves(probe):
+    if probe.coarse and probe.contraction.bar > probe.contraction.size > 0 and not _hardly_moves(probe):
         return True
     unclear = min(each.excess / each.bar for each in comparison.probes) < MARGIN
     return unclear and comparison.subject.numbers.precision > ENOUGH
 
 
 def _hardly_moves(probe: Probe) -> bool:
-    """Return True if values, on the finest step on which they move, do so by next to nothing of what is claimed.
+    """Return True if the values change, on the finest step on which they change at all, by far less than is claimed.
 
-    Quantised values jump by at least the claimed change, and noise that could hide it is as large. Where they hardly
-    move, as where a square starts to rise, the claim is wrong, however noisy the slope.
+    Quantised values jump by at least the claimed change, and noise that could hide it is as large. Values that hardly
+    change, as at the minimum of a square, show that the claim is wrong, however noisy the slope.
     """
     subject = probe.ladder.subject
     xp, rates = subject.arrays, subject.arrays.zeros_like(subject.centre)

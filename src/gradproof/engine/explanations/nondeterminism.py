@@ -8,7 +8,7 @@ from gradproof.engine.thresholds import GROSS
 
 
 class Nondeterministic:
-    """The function does not repeat its values, and the error is of the size that this makes."""
+    """The function does not repeat its values, and the error is of the size that this explains."""
 
     reason = Reason.NONDETERMINISTIC
     kinds = frozenset({Kind.AGREEMENT, Kind.DISAGREEMENT})
@@ -20,6 +20,6 @@ class Nondeterministic:
             return None
         return Obstacle(
             self.reason,
-            "The function gives different values at the same point, with every global generator held still.",
+            "The function gives different values at the same point, with every global generator in the same state.",
             "Seed the generators that it makes for itself, or pass nondet_tol= if the difference is meant.",
         )

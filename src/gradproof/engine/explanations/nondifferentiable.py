@@ -56,7 +56,8 @@ class Jump:
         subject, probe = comparison.subject, comparison.probe
         if not (comparison.is_weak and probe.unresolved):
             return None
-        for jumps, how in ((probe.ladder.jumps(), ""), (probe.ladder.cliffs(), ", or too steeply to tell it from one")):
+        steep = ", or rises too steeply to be distinguished from a jump"
+        for jumps, how in ((probe.ladder.jumps(), ""), (probe.ladder.side_jumps(), steep)):
             places = subject.arrays.where(jumps)[0]
             if places.shape[0]:
                 return Obstacle(
@@ -69,20 +70,20 @@ class Jump:
 
 
 class SignedZero:
-    """The sign of an input of −0.0 counts, as for `copysign`, and a step of another input adds +0.0, which loses it."""
+    """The sign of an input of −0.0 matters, as for `copysign`, and a step along another input turns it into +0.0."""
 
     reason = Reason.JUMP
     kinds = frozenset({Kind.AGREEMENT, Kind.DISAGREEMENT, Kind.ENTRY})
 
     def explains(self, comparison: Comparison) -> Obstacle | None:
-        """Return an obstacle if values differ at +0.0 and prove nothing, or if a claim that is off is right at −0.0."""
+        """Return an obstacle if a weak agreement has other values at +0.0, or if a wrong claim is right at −0.0."""
         whole = whole_of(comparison.subject)
         negative = negative_zeros(whole)
         if not bool(negative.any()):
             return None
         if comparison.kind is Kind.AGREEMENT:
             kept, lost = (whole.evaluate(_signed(whole, negative, zero, 0 * whole.point), 1.0) for zero in (-0.0, 0.0))
-            holds = comparison.is_weak and bool(((kept != lost) & (kept == kept)).any())
+            holds = comparison.is_weak and bool(((kept != lost) & ~whole.arrays.isnan(kept)).any())
         else:
             holds = _is_right_at_negative_zeros(comparison, negative)
         if not holds:
@@ -90,17 +91,17 @@ class SignedZero:
         first = whole.inputs.locate(int(whole.arrays.where(negative)[0][0]))
         return Obstacle(
             self.reason,
-            f"The values for inputs of −0.0 ({first} first) are not those for +0.0, which every step of another input "
-            "makes of them.",
+            f"The values for inputs of −0.0 ({first} first) are not those for +0.0, and a step along another input "
+            "turns −0.0 into +0.0.",
             "Pass +0.0 instead of −0.0, or a number beside zero.",
         )
 
 
 class Ties:
-    """Inputs tie, as equal ones do for a median: together they do what none of them does alone.
+    """Inputs tie, as equal inputs of a median do: the slope along all of them is not the sum of their slopes.
 
-    Of a function that has a derivative, an input adds the same whatever the others do, but for curvature, which is less
-    on shorter steps. Of inputs that tie it does not, by as much on any step (an additivity test).
+    This is an additivity test. Where a derivative exists, slopes add up but for curvature, which shrinks with the step.
+    At a tie they do not, by as much on steps of every length.
     """
 
     reason = Reason.KINK
@@ -110,7 +111,7 @@ class Ties:
         """Return an obstacle if the slopes along inputs do not add up to the slope along all of them."""
         if comparison.adds_up:
             return None
-        subject, coordinate, noise = comparison.subject, comparison.coordinate, comparison.probe.sums.floor
+        subject, coordinate, noise = comparison.subject, comparison.coordinate, comparison.probe.contraction.floor
         if coordinate is None:
             pairs = pairwise(_directions(comparison))
             parts = ((each, subject.arrays.where(sides > 0, each, 0.0)) for each, sides in pairs)
@@ -119,7 +120,7 @@ class Ties:
             drawn = _directions(comparison)
             parts = ((each, restricted(subject, each, coordinate, coordinate + 1)) for each in drawn)
             least = TRACE * comparison.error
-        if not _differ_together(subject, parts, comparison.probe.cotangent, least + CLEARLY * noise / SHORT):
+        if not _is_not_additive(subject, parts, comparison.probe.cotangent, least + CLEARLY * noise / SHORT):
             return None
         return Obstacle(
             self.reason,
@@ -140,9 +141,9 @@ def _signed(subject: Subject, negative: Array, zero: float, direction: Array) ->
 
 
 def _is_right_at_negative_zeros(comparison: Comparison, negative: Array) -> bool:
-    """Return True if contracted values differ where −0.0 is kept, and have the claimed slope there."""
+    """Return True if contracted values differ where the sign of −0.0 is kept, and have the claimed slope there."""
     subject, direction, probe = comparison.subject, comparison.direction, comparison.probe
-    if len(direction.shape) > 1:  # columns are asked about one by one, as entries
+    if len(direction.shape) > 1:  # columns are compared one by one, as entries
         return False
     ahead, behind, lost = (
         subject.evaluate(_signed(subject, negative, zero, each), 1.0)
@@ -162,10 +163,10 @@ def _directions(comparison: Comparison) -> Iterator[Array]:
     return (subject.direction(comparison.probe.seed + k, step) for k in range(MANY))
 
 
-def _differ_together(subject: Subject, pairs: Iterable[tuple[Array, Array]], cotangent: Array, least: float) -> bool:
-    """Return True if, for one of the pairs of a direction and a part of it, the part acts otherwise alone.
+def _is_not_additive(subject: Subject, pairs: Iterable[tuple[Array, Array]], cotangent: Array, least: float) -> bool:
+    """Return True if slopes are not additive for one of the pairs of a direction and a part of it.
 
-    At a tie it does so by the same slope on steps of every length; noise does on one of them alone.
+    At a tie the error of additivity is the same on steps of every length; that of noise is not.
     """
     for direction, part in pairs:
         whole = _additivity_error(subject, direction, part, cotangent, 1.0)
@@ -176,13 +177,13 @@ def _differ_together(subject: Subject, pairs: Iterable[tuple[Array, Array]], cot
 
 
 def _additivity_error(subject: Subject, direction: Array, part: Array, cotangent: Array, t: float) -> float:
-    """How far slopes, or their changes at the point, along a part and the rest are from those along the whole."""
-    slopes, bends = [], []
+    """Return how far slopes, or their jumps at the point, along a part and the rest are from adding up to the whole."""
+    slopes, jumps = [], []
     for piece in (direction, direction - part, part):
         ahead, behind = (inner(subject, cotangent, subject.evaluate(piece, s) - subject.centre) for s in (t, -t))
         slopes.append((ahead - behind) / (2 * t))
-        bends.append((ahead + behind) / t)
-    return max(abs(whole - rest - single) for whole, rest, single in (slopes, bends))
+        jumps.append((ahead + behind) / t)
+    return max(abs(whole - rest - single) for whole, rest, single in (slopes, jumps))
 
 
 def kink_at(place: Place | None, output: Place, sides: tuple[float, float], claimed: float) -> Obstacle:
@@ -202,11 +203,11 @@ def kink_at(place: Place | None, output: Place, sides: tuple[float, float], clai
 
 
 def _kinked_coordinate(probe: Probe) -> int | None:
-    """The input entry that the kink lies in, by bisection on the bend; None where no single one carries it."""
+    """Return the input with the kink, by bisection on the second difference; None where no single input has it."""
     subject, output, sample = probe.ladder.subject, probe.kinks[0], probe.ladder.samples[0]
     centre = subject.centre[output]
 
-    def bend(low: int, high: int) -> float:
+    def second_difference(low: int, high: int) -> float:
         piece = restricted(subject, probe.ladder.direction, low, high)
         ahead, behind = subject.evaluate(piece, sample.t)[output], subject.evaluate(piece, -sample.t)[output]
         found = float((ahead - centre) - (centre - behind))
@@ -215,5 +216,7 @@ def _kinked_coordinate(probe: Probe) -> int | None:
     before, after = (float(side[output]) for side in probe.ladder.sides(sample))
     whole = (after - before) * sample.t
     least = STEADY * abs(whole)
-    found = search(subject.inputs.size, subject.inputs.spans, bend, threshold=least, whole=whole, most=1).found
-    return found[0] if found and abs(bend(found[0], found[0] + 1)) > least else None
+    found = search(
+        subject.inputs.size, subject.inputs.spans, second_difference, threshold=least, whole=whole, most=1
+    ).found
+    return found[0] if found and abs(second_difference(found[0], found[0] + 1)) > least else None

@@ -47,7 +47,7 @@ class QuantisedValues:
 
 
 class QuantisedEntry:
-    """One input moves the outputs by whole quanta alone."""
+    """One input changes the outputs only by whole quanta."""
 
     reason = Reason.QUANTISED
     kinds = frozenset({Kind.ENTRY})
@@ -73,12 +73,12 @@ class QuantisedInputs:
     kinds = frozenset({Kind.ENTRY})
 
     def explains(self, comparison: Comparison) -> Obstacle | None:
-        """Return an obstacle if slopes on steps of several lengths differ, and lie about the claim."""
+        """Return an obstacle if slopes on steps of several lengths differ, and lie around the claim."""
         if comparison.share > COARSEST or not self._varies(comparison):
             return None
         return Obstacle(
             self.reason,
-            "Steps of different lengths show different slopes, which lie about the claim, as where inputs that are "
+            "Steps of different lengths show different slopes, which lie around the claim, as where inputs that are "
             "zero are rounded to a lower precision inside.",
             "Check the function without the rounding, or pass inputs of the lower precision, or ones that are not "
             "zero.",
@@ -92,11 +92,11 @@ class QuantisedInputs:
         for length in LENGTHS:
             ladder = Ladder(subject, length * piece)
             ladder.add(exponent, exponent + 1)
-            sums = contract(ladder, probe.cotangent)
-            size = max(size, sums.size / length)
-            slopes.append(sums.slope / length)
-            lows.append((sums.slope - sums.bar) / length)
-            highs.append((sums.slope + sums.bar) / length)
+            contraction = contract(ladder, probe.cotangent)
+            size = max(size, contraction.size / length)
+            slopes.append(contraction.slope / length)
+            lows.append((contraction.slope - contraction.bar) / length)
+            highs.append((contraction.slope + contraction.bar) / length)
             if len(slopes) == 3 and max(lows) <= min(highs):  # one slope would do for all
                 return False
         width, claimed = max(slopes) - min(slopes), probe.predicted(piece)
@@ -124,7 +124,7 @@ def has_zero_gradient_of_a_cast(subject: Subject, direction: Array) -> bool:
 
 
 def _on_longer_plateaus(comparison: Comparison) -> bool:
-    """Return True if the error is claimed of outputs that are constant throughout, and is below the others' quantum."""
+    """Return True if the error comes from outputs that are constant on all steps, and is below the others' quantum."""
     probe = comparison.probe
     if probe.agrees:
         return False
@@ -140,10 +140,10 @@ def _on_longer_plateaus(comparison: Comparison) -> bool:
     quantum = 2 * float(xp.where(quantised, height / centre, math.inf).min())  # twice: mantissas from 1 to 2
     if not quantum <= COARSEST:
         return False
-    resting = xp.where(constant, probe.cotangent, 0.0)
-    claimed = predicted(ladder.subject, ladder.direction, resting)
-    off = abs(probe.claim.slope - probe.sums.slope - claimed)
-    return off <= probe.bar and abs(claimed) * ladder.samples[-1].t <= quantum * float(abs(resting) @ centre)
+    held = xp.where(constant, probe.cotangent, 0.0)
+    claimed = predicted(ladder.subject, ladder.direction, held)
+    off = abs(probe.claim.slope - probe.contraction.slope - claimed)
+    return off <= probe.bar and abs(claimed) * ladder.samples[-1].t <= quantum * float(abs(held) @ centre)
 
 
 def _is_below_a_quantum(comparison: Comparison) -> bool:
@@ -193,7 +193,7 @@ def _change_as_claimed(comparison: Comparison) -> bool:
 
 
 def _is_constant_on_short_steps(comparison: Comparison) -> bool:
-    """Return True if one coordinate moves nothing, to one side at least, on a step on which its slope would be felt."""
+    """Return True if, on one side at least, a step long enough to show one coordinate's slope changes no output."""
     subject, piece = comparison.subject, comparison.direction
     entry = comparison.entry
     change = abs(entry.numerical * float(piece.sum())) if entry else 0.0

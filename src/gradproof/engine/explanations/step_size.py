@@ -15,7 +15,7 @@ from gradproof.engine.thresholds import CLEARLY, FELT, FEW, MEANINGFUL, NEGLIGIB
 
 
 class CoarserSteps:
-    """Coarse steps show the claimed slope, and contradict the fine ones, as of a function with a cast or a table."""
+    """Coarse steps show the claimed slope, and contradict the fine ones, as for a function with a cast or a table."""
 
     reason = Reason.STEP_SIZE
     kinds = frozenset({Kind.DISAGREEMENT})
@@ -26,20 +26,20 @@ class CoarserSteps:
             return None
         return Obstacle(
             self.reason,
-            "The slope is one on fine steps and another on coarse ones, and the claim is the coarse one, as of a "
+            "Fine steps and coarse steps show different slopes, and the claim is that of the coarse steps, as for a "
             "function with a cast or a table in it.",
             "Check the function without the cast.",
         )
 
     def _matches(self, probe: Probe) -> bool:
         pairs = (probe.ladder.between(k) for k in range(1, len(probe.ladder.samples) - 1))
-        return any(_bears_out(contract(pair, probe.cotangent), probe) for pair in pairs)
+        return any(_confirms(contract(pair, probe.cotangent), probe) for pair in pairs)
 
 
 class FinerSteps:
     """The function oscillates or is chaotic on the usual steps, and the claim is the slope on finer ones.
 
-    A rough function is smooth on steps short enough that the claimed slope does not take it further than it is rough.
+    A rough function is smooth on steps so short that the change by the claimed slope is below its roughness.
     """
 
     reason = Reason.STEP_SIZE
@@ -58,7 +58,7 @@ class FinerSteps:
     def _may_be_finer(self, probe: Probe) -> bool:
         ladder, unit = probe.ladder, probe.ladder.subject.numbers.precision
         finest = contract(ladder.between(0), probe.cotangent)
-        if _bears_out(finest, probe):
+        if _confirms(finest, probe):
             return True
         rough, steep = finest.bar * ladder.samples[0].t, max(abs(probe.claim.slope), probe.claim.largest_contribution)
         spread = float(abs(probe.cotangent) @ ladder.coarse_slopes()) * ladder.samples[-1].t
@@ -71,7 +71,7 @@ class FinerSteps:
         lowest = max(gentle, possible)
         if lowest >= ladder.lowest:
             return False
-        return _bears_out(contract(ladder.aside(lowest, lowest + 1), probe.cotangent), probe) or gentle < possible
+        return _confirms(contract(ladder.aside(lowest, lowest + 1), probe.cotangent), probe) or gentle < possible
 
 
 class Oscillation:
@@ -84,37 +84,38 @@ class Oscillation:
     kinds = frozenset({Kind.ENTRY})
 
     def explains(self, comparison: Comparison) -> Obstacle | None:
-        """Return an obstacle if about the shortest steps on which the error could be seen show the claimed slope."""
+        """Return an obstacle if the shortest steps that could show the error show the claimed slope instead."""
         probe, subject, piece = comparison.probe, comparison.subject, comparison.direction
         gap = comparison.error * probe.least_weight
         unit = subject.numbers.precision
-        least = max(FELT * unit / first_step(unit), FELT * probe.sums.floor / gap if gap else math.inf)
+        least = max(FELT * unit / first_step(unit), FELT * probe.contraction.floor / gap if gap else math.inf)
         if not least < (probe.ladder.samples[0].t if probe.ladder.samples else 1.0):
             return None
         claimed, shortest = probe.predicted(piece), RATIO ** math.ceil(math.log(least, RATIO))
 
         def distance(t: float) -> float:
             change = subject.evaluate(piece, t) - subject.evaluate(piece, -t)
-            if not bool(change.any()):  # no change says nothing: differences of like numbers vanish too
+            if not bool(change.any()):  # no change proves nothing: a difference of equal numbers is zero too
                 return math.nan
             return abs(inner(subject, probe.cotangent, change) / (2 * t) - claimed)
 
         steps = (shortest * RATIO**k for k in range(math.ceil(-math.log(shortest, RATIO))))
-        near = list(islice((each for each in map(distance, steps) if each == each), 2))
+        near = list(islice((each for each in map(distance, steps) if not math.isnan(each)), 2))
         if len(near) < 2 or not max(near) <= gap / CLEARLY:
             return None
         if not distance(1.0) > CLEARLY * max(near):  # errors of several outputs may cancel
             return None
         return Obstacle(
             self.reason,
-            "On steps far below the usual ones the slope is what is claimed, and on usual ones it is another, as of a "
-            "function with a slight oscillation.",
+            "Steps far below the usual ones show the claimed slope, and the usual ones show another, as for a function "
+            "with a slight oscillation.",
             "Check at a point of a smaller size, or the function without the oscillation.",
         )
 
 
-def _bears_out(seen: Contraction, probe: Probe) -> bool:
+def _confirms(seen: Contraction, probe: Probe) -> bool:
     """Return True if two steps show the claimed slope, and contradict what all steps together show."""
     claimed, bar = probe.claim.slope, CAUTION * seen.bar
-    telling = seen.bar <= MEANINGFUL * abs(claimed)
-    return telling and abs(seen.slope - claimed) <= bar < abs(seen.slope - probe.sums.slope) - probe.sums.bar
+    informative = seen.bar <= MEANINGFUL * abs(claimed)
+    whole = probe.contraction
+    return informative and abs(seen.slope - claimed) <= bar < abs(seen.slope - whole.slope) - whole.bar

@@ -9,9 +9,9 @@ from gradproof.engine.thresholds import FEW
 
 
 def coloring(xp: Array, jacobian: Array, steps: Array) -> list[list[int]] | None:
-    """Groups of columns of which no two have an entry in one row (Curtis, Powell and Reid, 1974), first come first.
+    """Return groups of columns of which no two have an entry in one row (greedy; Curtis, Powell and Reid, 1974).
 
-    Columns of one group take steps of about the same size. None where the groups would be too small.
+    Columns of one group take steps of about the same size. The result is None if the groups would be too small.
 
     >>> import numpy
     >>> coloring(numpy, numpy.eye(8), numpy.array([1, 1, 1, 1, -1, 1e6, 1, 1]))

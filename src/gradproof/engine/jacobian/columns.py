@@ -15,22 +15,23 @@ from gradproof.engine.views import View
 
 @dataclass(frozen=True, slots=True)
 class Largest:
-    """The largest entry of a claimed Jacobian, and the largest change that one makes of a first step."""
+    """The largest entry of a claimed Jacobian, and the largest change of an output that it predicts on a first step."""
 
     entry: float
     change: float
 
 
 class Columns(View):
-    """Some columns of a Jacobian at once: its inputs are their steps, its outputs all outputs along each of them.
+    """Some columns of a Jacobian as a subject in forward mode.
 
-    Directions are stacked, one row for each column, which it moves alone. A pushforward is under test.
+    Its inputs are the steps of the columns, its outputs are all outputs of the function along each column. Directions
+    are stacked: each row moves one column.
     """
 
     mode, gathered = "forward", False
 
     def __init__(self, whole: Subject, columns: list[int], claimed: Array, first: int, largest: Largest) -> None:
-        """`claimed` is what is claimed of the columns, for outputs from `first` on."""
+        """Take the claimed columns, for the outputs from `first` on, and the largest entry of the whole Jacobian."""
         super().__init__(whole)
         self.columns, self._claimed, self._first = columns, claimed, first
         self.inputs = _Steps(whole.inputs, columns)
@@ -57,7 +58,7 @@ class Columns(View):
         return vector
 
     def along(self, ladder: Ladder, number: int) -> Ladder | None:
-        """Return the values along one column of a ladder of all; None where it has but some of the outputs."""
+        """Return the ladder of one column out of a ladder of all columns; None if it has only some of the outputs."""
         if ladder.subject is not self or self._rows != self.whole.outputs.size:
             return None
         alone, rows = (
@@ -81,22 +82,22 @@ class Columns(View):
         return self.arrays.concatenate([self.whole.cotangent(seed + k)[rows] for k in range(len(self.columns))])
 
     def evaluate(self, direction: Array, t: float) -> Array:
-        """The values along each direction; those of a direction that was taken out stand still."""
+        """Return the values along each direction; a direction of zeros gives the values at the point."""
         return self.evaluate_along(direction, [t])[0]
 
     def evaluate_along(self, direction: Array, steps: Sequence[float]) -> list[Array]:
-        """The same at several steps, in one batch; a column is asked about a step once, unless it is no step at all."""
+        """Return the values at several steps, in one batch. Values are cached, except those of a step of zero."""
         moves = direction.sum(1).tolist()  # each moves one column
-        asked = [[(number, t * move) for number, move in enumerate(moves)] for t in steps]
-        moving = dict.fromkeys(step for row in asked for step in row if moves[step[0]])
-        self._take([step for step in moving if not step[1] or step not in self._seen], direction[0])
+        wanted = [[(number, t * move) for number, move in enumerate(moves)] for t in steps]
+        moving = dict.fromkeys(step for row in wanted for step in row if moves[step[0]])
+        self._evaluate_steps([step for step in moving if not step[1] or step not in self._seen], direction[0])
         return [
             self.arrays.concatenate([self._seen[step] if moves[step[0]] else self._centre for step in row])
-            for row in asked
+            for row in wanted
         ]
 
-    def _take(self, steps: list[tuple[int, float]], like: Array) -> None:
-        """Evaluate steps of single columns, as directions `like` one, and remember the values."""
+    def _evaluate_steps(self, steps: list[tuple[int, float]], like: Array) -> None:
+        """Evaluate steps of single columns, as vectors like the given one, and cache the values."""
         xp, rows = self.arrays, slice(self._first, self._first + self._rows)
         for start, stop in batches(0, len(steps), max(self.whole.inputs.size, self.whole.outputs.size)):
             few = steps[start:stop]
@@ -107,23 +108,24 @@ class Columns(View):
             self._seen.update(zip(few, values[:, rows], strict=True))
 
     def pushforward(self, direction: Array, at: Array | None = None) -> Array:
-        """What is claimed along each direction; nothing along one that was taken out."""
+        """Return the claimed slopes along each direction; a direction of zeros has slopes of zero."""
+        del at  # claims are known at the point only
         steps = direction.sum(1)[:, None]  # each moves one column
         return self.arrays.where(steps == 0, 0.0, self._claimed.T * steps).reshape(-1)
 
     def whole_columns(self, entries: Array) -> Array:
-        """All entries of the columns that have one of some entries."""
+        """Flag all entries of the columns in which an entry is flagged."""
         chosen = entries.reshape(len(self.columns), self._rows)
         return (chosen | chosen.any(1)[:, None]).reshape(-1)
 
     def in_rows(self, outputs: Array) -> Array:
-        """All entries in the rows of some outputs of the whole."""
+        """Flag all entries in the rows of the flagged outputs of the function."""
         return self.arrays.concatenate([outputs[self._first : self._first + self._rows]] * len(self.columns))
 
 
 @dataclass(frozen=True, slots=True)
 class _Steps:
-    """The columns' steps, as coordinates."""
+    """The frame of a view of columns: one coordinate, the step, for each column."""
 
     of: Frame
     columns: list[int]
@@ -148,13 +150,13 @@ class _Steps:
 
 
 def batches(low: int, high: int, width: int) -> Iterator[tuple[int, int]]:
-    """A range, cut into pieces of which each fits into one batch of calls of this width."""
+    """Cut a range of vectors of this width into batches that fit into memory."""
     many = max(1, 4 * LARGE // width)
     return ((start, min(start + many, high)) for start in range(low, high, many))
 
 
 def directions_of(xp: Array, direction: Array, groups: list[list[int]]) -> Array:
-    """For each group of columns a direction that moves these alone, stacked."""
+    """Return a direction for each group of columns that moves only these, stacked."""
     block = xp.zeros_like(xp.stack([direction] * len(groups)))
     where = [number for number, group in enumerate(groups) for _ in group]
     columns = [column for group in groups for column in group]

@@ -1,8 +1,8 @@
-"""Confirm gross errors and kinks of single columns on a dozen steps, from very short to very long ones.
+"""Confirm large errors and kinks of single columns on a dozen steps, from very short to very long ones.
 
-A slope that is the same on all short steps and from both sides, and that no long step takes back, is the slope; where
-it is far from what is claimed, the claim is wrong. Two sides with a slope each, the same on all short steps, are a
-kink. Whatever is less clear is left to probes.
+A claim is wrong if the slope is the same on all short steps and on both sides, if no long step shows the claimed slope,
+and if the two are far apart. A kink has two sides, each with the same slope on all short steps. Whatever is less clear
+is left to probes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gradproof.engine.explanations.quantisation import LENGTHS
 from gradproof.engine.findings import entry_findings
 from gradproof.engine.jacobian.columns import batches
 from gradproof.engine.jacobian.entries import Entries
-from gradproof.engine.jacobian.screen import FIRST, Discrepancy
+from gradproof.engine.jacobian.screen import FIRST_SCREENING, Discrepancy
 from gradproof.engine.localisation.locate import SHOWN
 from gradproof.engine.localisation.suspect import OUTPUTS_SHOWN
 from gradproof.engine.probing import repeats
@@ -37,43 +37,44 @@ LONG = tuple(length * RATIO**k for length, k in zip(LENGTHS[2:4], (5, 8), strict
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """What is said at second sight, and of which columns; the others are left to care."""
+    """The judgement of the columns in which an error or a kink is confirmed; other columns are left to probes."""
 
     judgement: Judgement
     columns: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """Columns, each moved to both sides by a step of its own: of all outputs the slope, and how its sides differ.
+class _StepSlopes:
+    """The slopes of all outputs along some columns, each at a step of its own to both sides.
 
-    `halves` are half of the slope after the point less the one before it; `noise` is what rounding may make of either.
+    `half_jumps` are half of the slope after the point less the slope before it. `noise` bounds the rounding error of
+    both.
     """
 
     steps: Array
     slopes: Array
-    halves: Array
+    half_jumps: Array
     noise: Array
 
-    def some(self, numbers: list[int]) -> _Seen:
-        """The same for some of the columns."""
-        return _Seen(self.steps[numbers], self.slopes[numbers], self.halves[numbers], self.noise[numbers])
+    def some(self, numbers: list[int]) -> _StepSlopes:
+        """Return the slopes along some of the columns."""
+        return _StepSlopes(self.steps[numbers], self.slopes[numbers], self.half_jumps[numbers], self.noise[numbers])
 
 
 @dataclass(frozen=True, slots=True)
 class _Proof:
-    """A column that is plainly wrong: in which outputs, and what was seen of it on which steps."""
+    """A column with a confirmed error: the wrong outputs, and the slopes on all steps."""
 
     number: int
     rows: Array
-    seen: list[_Seen]
+    seen: list[_StepSlopes]
 
 
 class Confirmation:
-    """Some columns that are off, seen once more."""
+    """Some columns with discrepancies, measured again at other step sizes."""
 
-    def __init__(self, entries: Entries, offs: dict[int, Discrepancy]) -> None:
-        """`offs` is what is off of some columns, each measured by itself."""
+    def __init__(self, entries: Entries, discrepancies: dict[int, Discrepancy]) -> None:
+        """Take the discrepancies of some columns, each measured by itself, and measure a second, longer step."""
         self.entries, self.block, self.subject = entries, entries.block, entries.block.subject
         self.seed, self.options, self.doubts, self.direction = (
             entries.seed,
@@ -82,34 +83,34 @@ class Confirmation:
             entries.direction,
         )
         self.xp, self.jacobian = self.subject.arrays, entries.claimed
-        self.offs, self.columns = list(offs.values()), list(offs)
+        self.discrepancies, self.columns = list(discrepancies.values()), list(discrepancies)
         self.claimed = self.jacobian[:, self.columns].T
         self.steps = abs(self.direction[self.columns])
-        (self.again,) = self._seen(list(range(len(self.columns))), [[LENGTHS[1]] * len(self.columns)])
+        (self.longer,) = self._measure(list(range(len(self.columns))), [[LENGTHS[1]] * len(self.columns)])
         first = 1.0 * self.claimed
-        for number, off in enumerate(self.offs):
+        for number, off in enumerate(self.discrepancies):
             first[number, off.rows] = off.slopes / self.direction[self.columns[number]]
-        drops = first - self.again.slopes
+        drops = first - self.longer.slopes
         self.slopes = first + drops / (LENGTHS[1] ** 2 - 1)
-        self.bars = abs(drops) + LENGTHS[1] * self.again.noise
+        self.bars = abs(drops) + LENGTHS[1] * self.longer.noise
         self.bars = self.bars + CLAIM_ROUNDING * self.subject.numbers.precision * abs(self.slopes)
         self.gaps = abs(self.claimed - self.slopes)
         self._finite = self.xp.isfinite(self.subject.centre[self.block.rows])
 
     def confirmed(self) -> Confirmed | None:
-        """Return what is wrong, or else a kink, where either is beyond doubt."""
+        """Return the confirmed errors, or else a confirmed kink, or None."""
         return self._wrong() or self._kinked()
 
     def _wrong(self) -> Confirmed | None:
-        """The worst columns, and of every argument the worst, as far as they are plainly wrong."""
+        """Return the findings of the worst columns, and of the worst column of every argument, if confirmed."""
         tolerated = self.options.atol + self.options.rtol * abs(self.slopes)
-        smooth = abs(self.again.halves) <= ALIKE * self.xp.maximum(abs(self.slopes), self.gaps) + self.again.noise
+        smooth = abs(self.longer.half_jumps) <= ALIKE * self.xp.maximum(abs(self.slopes), self.gaps) + self.longer.noise
         clear = self._finite & (self.gaps > COARSEST * self.xp.maximum(abs(self.claimed), abs(self.slopes)))
         off = clear & smooth & (self.gaps > CLEARLY * self.bars + tolerated)
         sizes = (self.xp.amax(self.xp.where(off, self.gaps, 0.0), 1) * self.steps).tolist()
         ranked = sorted((number for number, size in enumerate(sizes) if size), key=lambda number: -sizes[number])
         worst = {self._argument(number): number for number in reversed(ranked)}.values()
-        proofs = self._standing(self._proofs(list(dict.fromkeys([*ranked[:SHOWN], *worst])), tolerated))
+        proofs = self._unexplained(self._proofs(list(dict.fromkeys([*ranked[:SHOWN], *worst])), tolerated))
         if not proofs:
             return None
         found = [self._compared(proof) for proof in proofs]
@@ -127,18 +128,18 @@ class Confirmation:
         return Confirmed(judgement, tuple(self.columns[proof.number] for proof in proofs))
 
     def _compared(self, proof: _Proof) -> Comparison:
-        """A column that is wrong, as a comparison that other explanations are tried on."""
-        return self.entries.comparison(self.columns[proof.number], self.offs[proof.number], self._entry(proof))
+        """Return a confirmed column as a comparison, for the explanations to run on."""
+        return self.entries.comparison(self.columns[proof.number], self.discrepancies[proof.number], self._entry(proof))
 
     def _proofs(self, numbers: list[int], tolerated: Array) -> list[_Proof]:
-        """Of columns, those of which an output has one slope on all steps, and another one claimed."""
+        """Return the columns in which an output has one slope on all steps, far from the claimed one."""
         depths = {number: depth for number in numbers if (depth := self._depth(number)) >= FEW}
         if not depths:
             return []
         numbers, xp = list(depths), self.xp
         lengths = [[RATIO ** (-part * depth) for depth in depths.values()] for part in (0.5, 1.0)]
-        near, nearest, *far = self._seen(numbers, [*lengths, *([length] * len(numbers) for length in LONG)])
-        again = self.again.some(numbers)
+        near, nearest, *far = self._measure(numbers, [*lengths, *([length] * len(numbers) for length in LONG)])
+        longer = self.longer.some(numbers)
         claimed, slopes, gaps = self.claimed[numbers], near.slopes, abs(self.claimed[numbers] - near.slopes)
         size, close = xp.maximum(abs(claimed), abs(slopes)), ALIKE * xp.minimum(abs(slopes), gaps)
         wrong = (
@@ -147,49 +148,53 @@ class Confirmation:
             & (gaps > TRACE * xp.amax(size, 1)[:, None])
             & (gaps > 2 * tolerated[numbers])
         )
-        for seen in (again, near, nearest):
-            wrong &= (abs(seen.slopes - slopes) <= close + seen.noise) & (abs(seen.halves) <= close + seen.noise)
+        for seen in (longer, near, nearest):
+            wrong &= (abs(seen.slopes - slopes) <= close + seen.noise) & (abs(seen.half_jumps) <= close + seen.noise)
             wrong &= GROSS * seen.noise <= gaps
-        still = abs(near.slopes) <= near.noise
+        constant = abs(near.slopes) <= near.noise
         for seen in far:
             wrong &= ~(abs(seen.slopes - claimed) < gaps / 2)  # also where the function is not defined so far away
-            wrong &= ~still | ((abs(seen.slopes) <= seen.noise) & (abs(seen.halves) <= seen.noise))
+            wrong &= ~constant | ((abs(seen.slopes) <= seen.noise) & (abs(seen.half_jumps) <= seen.noise))
         found = []
         for place, number in enumerate(numbers):
             rows = xp.where(wrong[place])[0]
-            standing = xp.where(wrong[place] & still[place])[0]
-            if rows.shape[0] and not (standing.shape[0] and self._leaps(number, standing)):
-                found.append(_Proof(number, rows, [seen.some([place]) for seen in (nearest, near, again, *far)]))
+            flat = xp.where(wrong[place] & constant[place])[0]
+            if rows.shape[0] and not (flat.shape[0] and self._changes_on_long_steps(number, flat)):
+                found.append(_Proof(number, rows, [seen.some([place]) for seen in (nearest, near, longer, *far)]))
                 self._correct(number, *(seen.some([place]) for seen in (near, nearest)))
         return found
 
-    def _correct(self, number: int, near: _Seen, nearest: _Seen) -> None:
-        """Take the slopes of a column on shorter steps where they are others, as where a kink lies beside the point."""
+    def _correct(self, number: int, near: _StepSlopes, nearest: _StepSlopes) -> None:
+        """Replace the slopes of a column by those on shorter steps where they differ, as beside a kink."""
         others = abs(self.slopes[number] - near.slopes[0]) > self.bars[number] + near.noise[0]
         bars = abs(near.slopes[0] - nearest.slopes[0]) + near.noise[0] + nearest.noise[0]
         self.slopes[number] = self.xp.where(others, near.slopes[0], self.slopes[number])
         self.bars[number] = self.xp.where(others, bars, self.bars[number])
 
-    def _leaps(self, number: int, rows: Array) -> bool:
-        """Whether outputs that stand still, as on a tread, do not when they would be taken off a half precision's."""
+    def _changes_on_long_steps(self, number: int, rows: Array) -> bool:
+        """Return True if constant outputs change on steps longer than any plateau of a half precision."""
         claimed, values = abs(self.claimed[number][rows]), abs(self.subject.centre[self.block.rows][rows])
         long = COARSEST * float((values / claimed).max()) / float(self.steps[number])
         if not 0 < long < math.inf:
             return False
-        leaps = self._seen([number], [[long], [long / RATIO]])
-        return any(bool(((seen.slopes[0] != 0) | (seen.halves[0] != 0))[rows].any()) for seen in leaps)
+        longer = self._measure([number], [[long], [long / RATIO]])
+        return any(bool(((seen.slopes[0] != 0) | (seen.half_jumps[0] != 0))[rows].any()) for seen in longer)
 
-    def _standing(self, proofs: list[_Proof]) -> list[_Proof]:
-        """Those that nothing else explains: chance, a cast, numbers that cancel, inputs that tie."""
+    def _unexplained(self, proofs: list[_Proof]) -> list[_Proof]:
+        """Return the proofs that none of these explains: nondeterminism, a cast, cancellation, inputs that tie."""
         proofs = [proof for proof in proofs if not self._is_cast(proof)]
         if not proofs or not repeats(self.subject, self.direction, self.options.nondet_tol):
             return []
-        if any(map(self._may_be_debris, proofs)) and is_cancelled(whole_of(self.subject), self.seed):
+        if any(map(self._may_cancel, proofs)) and is_cancelled(whole_of(self.subject), self.seed):
             return []
-        return [proof for proof in proofs if self.entries.adds_up(self.columns[proof.number], self.offs[proof.number])]
+        return [
+            proof
+            for proof in proofs
+            if self.entries.adds_up(self.columns[proof.number], self.discrepancies[proof.number])
+        ]
 
     def _is_cast(self, proof: _Proof) -> bool:
-        """Whether all values of a tensor in which something is wrong are numbers of a lower precision."""
+        """Return True if all values of a tensor with a wrong output are numbers of a lower precision."""
         centre, rows = self.subject.centre, (proof.rows + self.block.rows.start).tolist()
         spans = [(low, high) for low, high in self.subject.outputs.spans if any(low <= row < high for row in rows)]
         return any(
@@ -197,52 +202,57 @@ class Confirmation:
             for low, high in spans
         )
 
-    def _may_be_debris(self, proof: _Proof) -> bool:
-        """Whether less is true than is claimed, of values that are nothing, or move by their own size."""
+    def _may_cancel(self, proof: _Proof) -> bool:
+        """Return True if the slope is below the claim, and values are zero or change by their own size."""
         number, rows = proof.number, proof.rows
-        centre, moved = self.subject.centre[self.block.rows], abs(self.again.slopes[number] * self.again.steps[number])
+        centre, moved = (
+            self.subject.centre[self.block.rows],
+            abs(self.longer.slopes[number] * self.longer.steps[number]),
+        )
         less = abs(self.claimed[number][rows]) >= abs(self.slopes[number][rows])
         return bool(less.any()) and (bool((moved > ALIKE * abs(centre)).any()) or not bool(centre.any()))
 
     def _kinked(self) -> Confirmed | None:
-        """The columns of which all that is off is a kink, with what is claimed between its sides."""
+        """Return the columns whose only discrepancy is a kink, with the claim between the slopes of its sides."""
         least = SLIGHT * self.block.largest
-        again = abs(self.again.halves)
+        longer = abs(self.longer.half_jumps)
         likely = [
             number
-            for number, off in enumerate(self.offs)
-            if bool((again[number][off.rows] * self.steps[number] > least).all())
+            for number, off in enumerate(self.discrepancies)
+            if bool((longer[number][off.rows] * self.steps[number] > least).all())
         ]
         if not likely:
             return None
         lengths = [RATIO ** (-part * FEW) for part in (0.5, 1.0)]
-        near, nearest = self._seen(likely, [[length] * len(likely) for length in lengths])
-        half = abs(near.halves)
+        near, nearest = self._measure(likely, [[length] * len(likely) for length in lengths])
+        half = abs(near.half_jumps)
         kinks = (GROSS * nearest.noise <= STEADY * half) & (
             abs(self.claimed[likely] - near.slopes) <= (1 + STEADY) * half
         )
-        for seen in (self.again.some(likely), nearest):
-            kinks &= abs(seen.halves - near.halves) <= STEADY * half
+        for seen in (self.longer.some(likely), nearest):
+            kinks &= abs(seen.half_jumps - near.half_jumps) <= STEADY * half
             kinks &= abs(seen.slopes - near.slopes) <= STEADY * half
-        places = [place for place, number in enumerate(likely) if bool(kinks[place][self.offs[number].rows].all())]
+        places = [
+            place for place, number in enumerate(likely) if bool(kinks[place][self.discrepancies[number].rows].all())
+        ]
         if not places:
             return None
         first = places[0]
-        row = int(self.offs[likely[first]].rows[0])
-        slope, side = float(near.slopes[first][row]), float(near.halves[first][row])
+        row = int(self.discrepancies[likely[first]].rows[0])
+        slope, side = float(near.slopes[first][row]), float(near.half_jumps[first][row])
         by = kink_at(
             self.subject.inputs.locate(self.columns[likely[first]]),
             self.subject.outputs.locate(self.block.rows.start + row),
             (slope - side, slope + side),
             float(self.claimed[likely[first]][row]),
         )
-        widest = 2 * max(float(half[place][self.offs[likely[place]].rows].max()) for place in places)
+        widest = 2 * max(float(half[place][self.discrepancies[likely[place]].rows].max()) for place in places)
         resolution = self._resolution(widest)
         judgement = Judgement(obstacle=by, resolution=resolution)
         return Confirmed(judgement, tuple(self.columns[likely[place]] for place in places))
 
     def _entry(self, proof: _Proof) -> Entry:
-        """The entry of a column that is most wrong, and what else is wrong in it."""
+        """Return the worst entry of a column, with the names of the other wrong outputs."""
         number = proof.number
         worst = sorted(proof.rows.tolist(), key=lambda row: -float(self.gaps[number][row]))[:OUTPUTS_SHOWN]
         place = self.subject.inputs.locate(self.columns[number])
@@ -259,18 +269,18 @@ class Confirmation:
         )
 
     def _resolution(self, absolute: float) -> Resolution:
-        """The smallest error that would have been found, beside the largest claim."""
+        """Return the resolution: the smallest error that would have been found, relative to the largest claim."""
         largest = float(self.xp.amax(abs(self.claimed)))
         return Resolution(absolute=absolute, relative=absolute / largest if largest else math.inf)
 
     def _reading(self, proof: _Proof) -> Reading:
-        """The worst output of a column beside what is claimed of it."""
+        """Return the claimed and the measured slope of a column's worst output, as a probe's reading."""
         gaps = self.gaps[proof.number]
         row = max(proof.rows.tolist(), key=lambda row: float(gaps[row]))
         step, claim = float(self.steps[proof.number]), float(self.claimed[proof.number][row])
         taylor = []
         for seen in proof.seen:
-            length, slope = float(seen.steps[0]), float(seen.slopes[0][row]) + float(seen.halves[0][row])
+            length, slope = float(seen.steps[0]), float(seen.slopes[0][row]) + float(seen.half_jumps[0][row])
             if math.isfinite(slope):
                 taylor.append(TaylorPoint(step=length, remainder=length * abs(slope - claim)))
         return Reading(
@@ -283,7 +293,7 @@ class Confirmation:
         )
 
     def _measured(self) -> Measured | None:
-        """The whole Jacobian from values, if all of it was seen, each column by itself."""
+        """Return the whole Jacobian from values, if every column was measured by itself; else None."""
         if (
             not all(off.alone for off in self.doubts.values())
             or self.claimed.shape[1] != self.subject.outputs.size
@@ -292,7 +302,7 @@ class Confirmation:
             return None
         steps = abs(self.direction)
         peaks = self.xp.amax(abs(self.jacobian), 0)
-        slopes, bars = 1.0 * self.jacobian, self.block.noise[:, None] / steps + FIRST.error * peaks
+        slopes, bars = 1.0 * self.jacobian, self.block.noise[:, None] / steps + FIRST_SCREENING.error * peaks
         for column, off in self.doubts.items():
             slopes[off.rows, column] = off.slopes / self.direction[column]
         slopes[:, self.columns], bars[:, self.columns] = self.slopes.T, self.bars.T
@@ -302,14 +312,14 @@ class Confirmation:
         return self.subject.inputs.locate(self.columns[number]).path
 
     def _depth(self, number: int) -> float:
-        """How many samples down the error of a column still stands out from the noise."""
-        off = self.offs[number]
+        """Return how many times a column's step can be divided by `RATIO` before noise hides the error."""
+        off = self.discrepancies[number]
         noise = GROSS * float(self.block.noise[off.rows].max())
         room = off.error * float(self.steps[number]) / noise if noise else math.inf
         return min(math.log(room, RATIO) if 0 < room < math.inf else 0.0, -FINEST)
 
-    def _seen(self, numbers: list[int], lengths: list[list[float]]) -> list[_Seen]:
-        """Some columns at steps of several lengths, as multiples of their first ones, in one batch."""
+    def _measure(self, numbers: list[int], lengths: list[list[float]]) -> list[_StepSlopes]:
+        """Measure some columns at several step lengths, as multiples of their first steps, in one batch."""
         xp, columns = self.xp, [self.columns[number] for number in numbers]
         like = self.direction[columns]
         steps = xp.concatenate([like * xp.asarray(each, dtype=like.dtype, device=like.device) for each in lengths])
@@ -320,6 +330,10 @@ class Confirmation:
             seen.append(self.block.slopes(directions))
         changes, bends = map(xp.concatenate, zip(*seen, strict=True))
         lengths_taken = abs(steps)[:, None]
-        slopes, halves, noise = changes / steps[:, None], bends / (2 * lengths_taken), self.block.noise / lengths_taken
+        slopes, half_jumps, noise = (
+            changes / steps[:, None],
+            bends / (2 * lengths_taken),
+            self.block.noise / lengths_taken,
+        )
         cuts = [slice(k * len(columns), (k + 1) * len(columns)) for k in range(len(lengths))]
-        return [_Seen(abs(steps)[cut], slopes[cut], halves[cut], noise[cut]) for cut in cuts]
+        return [_StepSlopes(abs(steps)[cut], slopes[cut], half_jumps[cut], noise[cut]) for cut in cuts]

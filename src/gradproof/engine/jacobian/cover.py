@@ -1,11 +1,11 @@
 """Full coverage: every entry of the Jacobian, claimed beside measured.
 
 The claimed Jacobian comes by rows, from pullbacks, or by columns, from pushforwards. Columns that share no row in it
-are moved together, each by a step of its own, so that a claimed zero that is none shows as well. Screening takes one
-step to either side. Columns in which something lies outside its allowance, or bends, are measured again by themselves
-if they are few; those that are off by little, as where the curvature has a kink, on far finer steps too. What is gross
-is confirmed on a few steps more (`Confirmation`), and the rest is judged by probes, as a subject (`Columns`) whose
-outputs are the entries themselves.
+are moved together, each by a step of its own, so that a wrongly claimed zero shows as well. Screening takes one step to
+either side. Columns with an error beyond what is allowed, or with a kink, are measured again by themselves if they are
+few; those with small errors, as where the curvature has a kink, on far finer steps too. Large errors are confirmed on a
+few more steps (`Confirmation`), and the rest is judged by probes, as a subject (`Columns`) whose outputs are the
+entries themselves.
 """
 
 from __future__ import annotations
@@ -23,7 +23,14 @@ from gradproof.engine.jacobian.coloring import coloring
 from gradproof.engine.jacobian.columns import Columns, Largest, batches, directions_of
 from gradproof.engine.jacobian.confirm import Confirmation, Confirmed
 from gradproof.engine.jacobian.entries import Entries
-from gradproof.engine.jacobian.screen import CLOSE, CLOSER, FIRST, Discrepancy, Look, RowBlock
+from gradproof.engine.jacobian.screen import (
+    FINE_SCREENING,
+    FINE_STEPS,
+    FIRST_SCREENING,
+    Discrepancy,
+    RowBlock,
+    Screening,
+)
 from gradproof.engine.judging import Evidence
 from gradproof.engine.localisation.locate import SHOWN, Located
 from gradproof.engine.options import Probing
@@ -34,7 +41,7 @@ from gradproof.engine.thresholds import ENOUGH, FEW, HANDFUL, MARGIN, WORK
 from gradproof.engine.verdict import EMPTY, Judgement, together
 from gradproof.engine.views import subset
 
-WORST = 12  # columns judged with all care first: more than are shown, and if they are wrong, it is enough
+WORST = 12  # columns examined first: more than are shown, and enough if they are wrong
 
 Progress = Callable[[int, int], None]
 
@@ -61,9 +68,10 @@ def judge_fully(
 
 @dataclass(frozen=True, slots=True)
 class _Screened:
-    """The columns to look at with more care, worst first, with what was seen of them; and of all the rest.
+    """The result of screening a block of rows.
 
-    Nothing was seen of columns whose claims are not finite, or which noise hides. `largest` is the largest claim.
+    `suspects` are the columns to examine, worst first. `doubts` has their discrepancies, except for columns whose
+    claims are not finite or that noise hides. `resolution` is that of all other columns, `largest` the largest claim.
     """
 
     block: RowBlock
@@ -74,13 +82,13 @@ class _Screened:
 
 
 class _Coverage:
-    """The Jacobian in bands of rows, as many as memory takes."""
+    """The Jacobian in blocks of rows, each as large as memory allows."""
 
     def __init__(
         self, subject: Subject, probes: int, seed: int, options: Probing, progress: Progress | None = None
     ) -> None:
         self.subject, self.probes, self.seed, self.options = subject, probes, seed, options
-        self.progress = progress or (lambda done, of: None)
+        self.progress = progress or _no_progress
         self.direction = self._direction(1.0)
         self.steps = subject.arrays.where(self.direction == 0, math.inf, abs(self.direction))
         self.rows, self.columns = subject.outputs.size, subject.inputs.size
@@ -88,41 +96,41 @@ class _Coverage:
     def _direction(self, t: float) -> Array:
         return self.subject.direction(self.seed, self.options.first(self.subject).times(t))
 
-    def judgements(self, beside_undefined: bool = False) -> Iterator[Judgement]:
-        """What the first look says, block by block, and then what is said of the suspicious columns.
+    def judgements(self, *, beside_undefined: bool = False) -> Iterator[Judgement]:
+        """Yield for each block of rows the judgement of screening, and then those of the suspects.
 
-        A claim that is not finite says nothing beside outputs that are undefined: nothing comes back from these, and
-        nothing times NaN is NaN.
+        If some outputs are undefined (`beside_undefined`), claims that are not finite are ignored: the incoming
+        gradient of an undefined output is zero, and zero times NaN is NaN.
         """
         block = max(1, WORK // self.columns)
         largest = 0.0
         for first in range(0, self.rows, block):
             claimed = self._claimed(first, min(first + block, self.rows))
-            look = self._screened(claimed, first)
-            suspects = look.suspects
+            screened = self._screened(claimed, first)
+            suspects = screened.suspects
             if beside_undefined:
                 finite = self.subject.arrays.isfinite(claimed).all(0).tolist()
                 suspects = [column for column in suspects if finite[column]]
-            largest = max(largest, look.largest)
-            yield Judgement(resolution=look.resolution)
-            yield from self._of_suspects(look, claimed, suspects)
+            largest = max(largest, screened.largest)
+            yield Judgement(resolution=screened.resolution)
+            yield from self._of_suspects(screened, claimed, suspects)
         if not largest and has_zero_gradient_of_a_cast(self.subject, self.direction):
             yield Judgement(notes=(ZERO_GRADIENT,), resolution=Resolution(absolute=0.0, relative=0.0))
 
-    def _of_suspects(self, look: _Screened, claimed: Array, suspects: list[int]) -> Iterator[Judgement]:
-        """What a few steps more confirm, for as long as they do, and what probes say of the rest.
+    def _of_suspects(self, screened: _Screened, claimed: Array, suspects: list[int]) -> Iterator[Judgement]:
+        """Yield the judgements of suspects: by confirmation, for as long as it succeeds, and by probes for the rest.
 
-        Where a column is wrong, the others of its argument are let be.
+        Where a column is wrong, the other columns of its argument are not examined.
         """
         many, named, more_may_be = WORST, set[str | None](), True
         while suspects:
             few, suspects, many = suspects[:many], suspects[many:], HANDFUL
-            seen = self._confirmed(look, claimed, few) if more_may_be else None
+            seen = self._confirmed(screened, claimed, few) if more_may_be else None
             more_may_be = seen is not None
             judgements = [seen.judgement] if seen else []
             if not seen or seen.judgement.verdict is not Verdict.FAIL:
                 unclear = [column for column in few if not seen or column not in seen.columns]
-                judgements += [self._by_probes(look, claimed, unclear)] if unclear else []
+                judgements += [self._by_probes(screened, claimed, unclear)] if unclear else []
             yield from judgements
             wrong = {finding.argument for judgement in judgements for finding in judgement.findings}
             if wrong:
@@ -132,37 +140,37 @@ class _Coverage:
                     return
                 suspects, many = unnamed, WORST
 
-    def _confirmed(self, look: _Screened, claimed: Array, few: list[int]) -> Confirmed | None:
-        """What a few steps more confirm of some suspects; nothing where numbers are coarse, or claims not finite."""
+    def _confirmed(self, screened: _Screened, claimed: Array, few: list[int]) -> Confirmed | None:
+        """Confirm some suspects on a few more steps; None in low precision, or if claims are not finite."""
         coarse = self.options.step is not None or self.subject.numbers.precision > ENOUGH
-        if coarse or not all(map(look.doubts.get, few)):
+        if coarse or not all(map(screened.doubts.get, few)):
             return None
-        offs = {column: look.doubts[column] for column in few}
-        if not all(off.alone for off in offs.values()):
-            offs = self._alone(claimed, few, look.block)
-        if not offs:
+        discrepancies = {column: screened.doubts[column] for column in few}
+        if not all(off.alone for off in discrepancies.values()):
+            discrepancies = self._alone(claimed, few, screened.block)
+        if not discrepancies:
             return None
-        entries = Entries(look.block, claimed, look.doubts, self.direction, self.seed, self.options)
-        return Confirmation(entries, offs).confirmed()
+        entries = Entries(screened.block, claimed, screened.doubts, self.direction, self.seed, self.options)
+        return Confirmation(entries, discrepancies).confirmed()
 
-    def _by_probes(self, look: _Screened, claimed: Array, few: list[int]) -> Judgement:
+    def _by_probes(self, screened: _Screened, claimed: Array, few: list[int]) -> Judgement:
         """Judge some columns by probes, each entry of them by itself."""
-        largest = Largest(look.largest, look.block.largest)
-        columns = Columns(self.subject, few, claimed[:, few], look.block.rows.start, largest)
+        largest = Largest(screened.largest, screened.block.largest)
+        columns = Columns(self.subject, few, claimed[:, few], screened.block.rows.start, largest)
         known = self.subject.arrays.isfinite(claimed)
         entries = Entries(
-            look.block,
+            screened.block,
             self.subject.arrays.where(known, claimed, 0.0),
-            look.doubts,
+            screened.doubts,
             self.direction,
             self.seed,
             self.options,
             held=self.subject.arrays.where(~known.all(0))[0].tolist(),
         )
 
-        def compared(disagreement: Comparison, coordinate: int, entry: Entry, located: Located) -> Comparison:
+        def compared(disagreement: Comparison, coordinate: int, entry: Entry, _located: Located) -> Comparison:
             column, sampled = few[coordinate], columns.along(disagreement.probe.ladder, coordinate)
-            off = self._alone(entries.claimed, [column], look.block).get(column)
+            off = self._alone(entries.claimed, [column], screened.block).get(column)
             return entries.comparison(column, off, entry, sampled)
 
         evidence = Evidence(cast(Subject, columns), self.options, self.seed, compared=compared)
@@ -175,7 +183,7 @@ class _Coverage:
         return self.subject.inputs.locate(column).path
 
     def _claimed(self, low: int, high: int) -> Array:
-        """The claimed rows in a range, from pullbacks; or their part of all columns, from pushforwards."""
+        """Return the claimed rows in a range: from pullbacks, or cut out of all columns from pushforwards."""
         xp, subject = self.subject.arrays, self.subject
         blocks = []
         if subject.mode == "reverse":
@@ -202,22 +210,22 @@ class _Coverage:
         hidden: list[int] = []
         if (groups := coloring(xp, claimed, self.direction)) is not None:
             doubts = self._in_groups(claimed, groups, block)
-        elif self.columns > FEW and (hidden := block.hidden(claimed, self.direction)):
+        elif self.columns > FEW and (hidden := block.hidden_columns(claimed, self.direction)):
             doubts = self._alone(claimed, sorted(set(range(self.columns)) - set(hidden)), block)
         else:
             doubts = self._alone(claimed, range(self.columns), block)
         if doubts:
-            doubts = self._looked_closer(claimed, doubts, block)
+            doubts = self._without_false_alarms(claimed, doubts, block)
         worst_first = sorted(doubts, key=lambda column: -doubts[column].excess)
         suspects = list(dict.fromkeys([*unknown, *worst_first, *hidden]))
-        relative = block.coarsest / largest if largest else math.inf
+        relative = block.resolution / largest if largest else math.inf
         for column in unknown:
             doubts.pop(column, None)
-        resolution = Resolution(absolute=block.coarsest, relative=relative)
+        resolution = Resolution(absolute=block.resolution, relative=relative)
         return _Screened(block, suspects, doubts, resolution, largest)
 
     def _in_groups(self, claimed: Array, groups: list[list[int]], block: RowBlock) -> dict[int, Discrepancy]:
-        """Which columns are off, moved in groups; of few that may be, which are off by themselves."""
+        """Return the columns with discrepancies, moved in groups; the columns of few groups again by themselves."""
         xp, count = self.subject.arrays, len(groups)
         alone: dict[int, Discrepancy] = {}
         together: dict[int, Discrepancy] = {}
@@ -236,26 +244,32 @@ class _Coverage:
         return alone | together
 
     def _alone(self, claimed: Array, columns: Sequence[int], block: RowBlock) -> dict[int, Discrepancy]:
-        """Which of some columns are off, each moved by itself: together they may do what none does alone."""
-        return self._seen(claimed, columns, block, self.direction, FIRST)
+        """Return the discrepancies of some columns, each moved by itself, since in a group another may cause them."""
+        return self._screen(claimed, columns, block, self.direction, FIRST_SCREENING)
 
-    def _looked_closer(self, claimed: Array, doubts: dict[int, Discrepancy], block: RowBlock) -> dict[int, Discrepancy]:
-        """Without the columns that were off by little, and are right on far finer steps, as two of them say.
+    def _without_false_alarms(
+        self, claimed: Array, doubts: dict[int, Discrepancy], block: RowBlock
+    ) -> dict[int, Discrepancy]:
+        """Return the discrepancies without the small ones that two far finer steps do not show.
 
-        An error larger than what they were off by would have been left to all care. One just as large may look right.
+        The resolution of the block becomes that of the errors removed: a true error of that size may have been missed.
         """
         slightly = [column for column, off in doubts.items() if off.slight]
         if not 0 < len(slightly) <= HANDFUL or self.options.step is not None:
             return doubts
-        wrong = {column for t in CLOSER for column in self._seen(claimed, slightly, block, self._direction(t), CLOSE)}
+        wrong = {
+            column
+            for t in FINE_STEPS
+            for column in self._screen(claimed, slightly, block, self._direction(t), FINE_SCREENING)
+        }
         right = [doubts[column] for column in slightly if column not in wrong]
-        block.coarsest = max([block.coarsest, *(MARGIN * off.error for off in right)])
+        block.resolution = max([block.resolution, *(MARGIN * off.error for off in right)])
         return {column: off for column, off in doubts.items() if not off.slight or column in wrong}
 
-    def _seen(
-        self, claimed: Array, columns: Sequence[int], block: RowBlock, direction: Array, look: Look
+    def _screen(
+        self, claimed: Array, columns: Sequence[int], block: RowBlock, direction: Array, screening: Screening
     ) -> dict[int, Discrepancy]:
-        """Which of some columns are off, each moved by itself by its coordinate of a direction."""
+        """Return the discrepancies of some columns, each moved by itself by its coordinate of a direction."""
         found, count = {}, len(columns)
         for start, stop in batches(0, count, 2 * max(self.rows, self.columns)):  # to either side
             few = columns[start:stop]
@@ -263,15 +277,18 @@ class _Coverage:
             moves = direction[where]
             steps = self.subject.arrays.where(moves == 0, math.inf, abs(moves))
             predicted = (claimed[:, where] * moves).T
-            for off in block.compare(_along(self.subject.arrays, direction, where), steps[:, None], predicted, look):
+            for off in block.compare(
+                _along(self.subject.arrays, direction, where), steps[:, None], predicted, screening
+            ):
                 found[few[off.number]] = off
             self.progress(count + stop, 2 * count)
         return found
 
     def _involved(self, claimed: Array, group: list[int], off: Discrepancy, block: RowBlock) -> list[int]:
-        """The columns of a group with an entry in the rows that are off, if alone they change these as the group does.
+        """Return the columns of a group that may cause a discrepancy.
 
-        If not, a column changes them that is not said to, and that may be any of the group.
+        These are the columns with claimed entries in the rows that differ, if without the others they change these rows
+        as the group does. If not, a column with a wrongly claimed zero changes them, and that may be any of the group.
         """
         entries = (claimed[off.rows][:, group] != 0).any(0).tolist()
         involved = [column for column, has_entry in zip(group, entries, strict=True) if has_entry]
@@ -281,12 +298,16 @@ class _Coverage:
         return involved if bool((abs(slopes - off.slopes) <= 0.5 * block.noise[off.rows]).all()) else group
 
 
+def _no_progress(_done: int, _of: int) -> None:
+    """Report nothing."""
+
+
 def _along(xp: Array, vector: Array, where: slice | list[int]) -> Array:
-    """Some of the vector's coordinates, each in a row of its own."""
+    """Return a matrix with a row for each of some coordinates of a vector: that coordinate, and zero elsewhere."""
     places = xp.arange(vector.shape[0], device=vector.device)
     return xp.where(places[where][:, None] == places, vector, 0.0)
 
 
 def _largest(entries: Array) -> float:
-    """The size of the largest entry; not finite where an entry is not."""
+    """Return the absolute value of the largest entry; not finite where an entry is not."""
     return max(float(entries.max()), -float(entries.min()))

@@ -37,7 +37,7 @@ class Entries:
         self, column: int, off: Discrepancy | None, entry: Entry, sampled: Ladder | None = None
     ) -> Comparison:
         """Return one entry of a column, claimed beside measured; `sampled` are values along the column, if known."""
-        ladder = Ladder(self._steady(), self.direction if sampled is None else sampled.direction)
+        ladder = Ladder(self._without_jumps(), self.direction if sampled is None else sampled.direction)
         ladder.samples = [] if sampled is None else sampled.samples
         row, step = self._row(off, entry), float(ladder.direction[column])
         unit, claimed = self.block.unit(row), self.claimed[row]
@@ -49,7 +49,7 @@ class Entries:
             ladder=ladder,
             cotangent=unit,
             claimed=claimed,
-            sums=Contraction(slope + missing, noise, rounding, abs(slope + missing)),
+            contraction=Contraction(slope + missing, noise, rounding, abs(slope + missing)),
             claim=Claim(slope, 0.0, 0.0, self.block.largest, 0.0),
         )
         return Comparison(
@@ -62,25 +62,27 @@ class Entries:
         )
 
     def _row(self, off: Discrepancy | None, entry: Entry) -> int:
-        """The row of the entry's output, or the worst one where the entry is of no single output."""
+        """Return the row of the entry's output, or the worst row where the entry is of no single output."""
         outputs, first = self.block.subject.outputs, self.block.rows.start
         rows = [*(off.rows.tolist() if off else ()), *range(min(int(self.block.noise.shape[0]), SAMPLE))]
         worst = self.block.worst(off)[0] if off else 0
         return next((row for row in rows if outputs.locate(first + row) == entry.output), worst)
 
     def adds_up(self, column: int, off: Discrepancy) -> bool:
-        """Return True if a column moves its worst output in company, of its group and of all, as it does alone."""
+        """Return True if a column's worst output passes the additivity test, within the column's group and with all."""
         if self._additive is None:
             self._additive = self.block.additive(self.claimed, self.doubts.values(), self.direction)
         return self.block.same_in_group(off, self.doubts.get(column, off)) and bool(
             self._additive[self.block.worst(off)[0]]
         )
 
-    def _steady(self) -> Subject:
-        """The subject, with columns that jump, and so change what others do, held where they are."""
+    def _without_jumps(self) -> Subject:
+        """Return the subject with the columns that jump held constant, since a jump hides what others do."""
         most = OUTLIER * self.block.largest
         jumping = [
-            column for column, off in self.doubts.items() if off.alone and not bool((abs(off.bends) <= most).all())
+            column
+            for column, off in self.doubts.items()
+            if off.alone and not bool((abs(off.second_differences) <= most).all())
         ]
         held = [*self.held, *jumping]
         return cast(Subject, HeldInputs(self.block.subject, held)) if held else self.block.subject

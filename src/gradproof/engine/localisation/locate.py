@@ -58,7 +58,7 @@ def localise(probe: Probe, options: Probing, *, most: int = SHOWN) -> Located:
 def _bisected(probe: Probe, most: int) -> Narrowed:
     """Find the wrong coordinates, the worst first, and the outputs that each affects if they are few."""
     for two_sided in (False, True):
-        outcome, one_sided = _found(probe, most, two_sided)
+        outcome, one_sided = _found(probe, most, two_sided=two_sided)
         off = _wrong(probe, outcome.found)
         more = bool(outcome.left) or len(off) > SHOWN
         adds_up = None if more else _adds_up(probe, off)
@@ -77,35 +77,35 @@ def _wrong(probe: Probe, coordinates: list[int]) -> list[Suspect]:
     return sorted((column for column in columns if column.excess > 0), key=lambda column: -column.excess)
 
 
-def _found(probe: Probe, most: int, two_sided: bool) -> tuple[Search, bool]:
+def _found(probe: Probe, most: int, *, two_sided: bool) -> tuple[Search, bool]:
     """Bisect for the coordinates that carry the residual, one of every argument; and say if one side was enough."""
     subject = probe.ladder.subject
     whole = slice(0, subject.outputs.size)
-    contraction = PartialSlopes(probe, whole, error=probe.claim.slope - probe.sums.slope, two_sided=two_sided)
+    partial_slopes = PartialSlopes(probe, whole, error=probe.claim.slope - probe.contraction.slope, two_sided=two_sided)
     piece = Piece(subject, probe.ladder.direction)
 
     def residual(low: int, high: int) -> float:
         part = piece.of(slice(low, high))
-        slope = contraction.slope(part)
+        slope = partial_slopes.slope(part)
         return probe.predicted(part) - slope if math.isfinite(slope) else 0.0
 
     outcome = search(
         subject.inputs.size,
         subject.inputs.spans,
         residual,
-        threshold=contraction.noise,
-        whole=probe.claim.slope - probe.sums.slope,
+        threshold=partial_slopes.noise,
+        whole=probe.claim.slope - probe.contraction.slope,
         most=most,
     )
-    found = outcome.found + _elsewhere(outcome, subject.inputs.spans, residual, contraction.noise)
-    return Search(found, outcome.left), contraction.one_sided
+    found = outcome.found + _elsewhere(outcome, subject.inputs.spans, residual, partial_slopes.noise)
+    return Search(found, outcome.left), partial_slopes.one_sided
 
 
 def _adds_up(probe: Probe, columns: list[Suspect]) -> bool:
     """Return True if the errors of single coordinates add up to the whole, as they do where a derivative exists."""
     parts = sum(column.error for column in columns)
     slack = sum(column.bar * abs(column.step) for column in columns) + probe.bar
-    whole = probe.claim.slope - probe.sums.slope
+    whole = probe.claim.slope - probe.contraction.slope
     return not abs(parts - whole) > slack + STEADY * max(abs(parts), abs(whole))
 
 

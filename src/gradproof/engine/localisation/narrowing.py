@@ -64,22 +64,22 @@ class _Narrowing:
         xp, self.direction = self.subject.arrays, probe.ladder.direction * 1.0
         self.slopes = xp.where(xp.isfinite(estimates.bar), estimates.value, 0.0)
         self.bars = xp.where(probe.cotangent == 0, 0.0, abs(probe.cotangent) * estimates.bar)
-        self.whole = self.rest = probe.claim.slope - probe.sums.slope
+        self.whole = self.rest = probe.claim.slope - probe.contraction.slope
         self.suspects: list[Suspect] = []
         self._tried = self._first = 0
-        self._contractions: list[PartialSlopes] = []
+        self._measured_parts: list[PartialSlopes] = []
         self._siblings: list[_Range] = []
         self._neighbours: list[tuple[int, _Range]] = []
 
     @property
     def evaluations(self) -> int:
         """The evaluations so far."""
-        return ENTRY * self._tried + sum(each.evaluations for each in self._contractions)
+        return ENTRY * self._tried + sum(each.evaluations for each in self._measured_parts)
 
     def _partial_slopes(self, outputs: _Range, *, two_sided: bool = False) -> PartialSlopes:
         within = slice(outputs.low, outputs.high)
-        self._contractions.append(PartialSlopes(self.probe, within, error=outputs.error, two_sided=two_sided))
-        return self._contractions[-1]
+        self._measured_parts.append(PartialSlopes(self.probe, within, error=outputs.error, two_sided=two_sided))
+        return self._measured_parts[-1]
 
     def is_left(self) -> bool:
         """Return True if the errors of the suspects do not add up to the whole."""
@@ -161,23 +161,23 @@ class _Narrowing:
         cotangent = restricted(self.subject, self.probe.cotangent, outputs.low, outputs.high)
         line, error = _Line(self.subject, self.direction, cotangent), outputs.error
         for two_sided in (False, True):
-            contraction = self._partial_slopes(outputs, two_sided=two_sided)
+            partial_slopes = self._partial_slopes(outputs, two_sided=two_sided)
 
-            def residual(low: int, high: int, slopes: PartialSlopes = contraction) -> float:
+            def residual(low: int, high: int, slopes: PartialSlopes = partial_slopes) -> float:
                 part, claim = line.part(low, high)
                 slope = slopes.slope(part)
                 return claim - slope if math.isfinite(slope) else 0.0
 
-            if not two_sided and line.connected > 2 and line.connected * contraction.noise < COARSEST * abs(error):
+            if not two_sided and line.connected > 2 and line.connected * partial_slopes.noise < COARSEST * abs(error):
                 part, claim = line.weighted()
-                place = line.connected * (claim - contraction.slope(part)) / error - 1
+                place = line.connected * (claim - partial_slopes.slope(part)) / error - 1
                 if -0.5 < place < line.connected - 0.5 and abs(place - round(place)) < COARSEST:
                     yield line.coordinate(round(place))
-            outcome = search(line.size, line.spans, residual, threshold=contraction.noise, whole=error, most=1)
+            outcome = search(line.size, line.spans, residual, threshold=partial_slopes.noise, whole=error, most=1)
             alone = [low for low, high in outcome.left if high - low == 1]
             self._neighbours = [(line.coordinate(place), outputs) for place in alone]
             yield from map(line.coordinate, outcome.found)
-            if not contraction.one_sided:
+            if not partial_slopes.one_sided:
                 return
 
     def find_in_other_arguments(self) -> None:
@@ -187,19 +187,19 @@ class _Narrowing:
         others = [span for span in spans if span[0] < span[1] and self.subject.inputs.locate(span[0]).path not in named]
         if not others or not self.suspects:
             return
-        contraction = self._partial_slopes(_Range(0, self.subject.outputs.size, self.rest))
+        partial_slopes = self._partial_slopes(_Range(0, self.subject.outputs.size, self.rest))
         piece = Piece(self.subject, self.direction)
 
         def residual(low: int, high: int) -> float:
             part = piece.of(slice(low, high))
-            slope = contraction.slope(part)
+            slope = partial_slopes.slope(part)
             return self.probe.predicted(part) - slope if math.isfinite(slope) else 0.0
 
         for start, stop in others:
             whole = residual(start, stop)
-            if not abs(whole) > contraction.noise or self.evaluations > HANDFUL:
+            if not abs(whole) > partial_slopes.noise or self.evaluations > HANDFUL:
                 continue
-            terms = {"threshold": contraction.noise, "whole": whole}
+            terms = {"threshold": partial_slopes.noise, "whole": whole}
             outcome = search(stop - start, [(0, stop - start)], partial(_from, start, residual), most=1, **terms)
             for place in outcome.found:
                 self._is_wrong(start + place, None)
@@ -210,12 +210,12 @@ class _Narrowing:
         They do where a derivative exists, and do not where inputs tie: there the difference is as large as the error.
         """
         subject = self.subject
-        contraction = self._partial_slopes(_Range(0, subject.outputs.size, self.whole))
+        partial_slopes = self._partial_slopes(_Range(0, subject.outputs.size, self.whole))
         whole = self.probe.ladder.direction
         sides = subject.direction(self.probe.seed + 1, options.first(subject))
         half = subject.arrays.where(sides > 0, whole, 0.0)
-        missing = contraction.slope(half) + contraction.slope(whole - half) - self.probe.sums.slope
-        return abs(missing) <= STEADY * abs(self.whole) + CLEARLY * contraction.noise
+        missing = partial_slopes.slope(half) + partial_slopes.slope(whole - half) - self.probe.contraction.slope
+        return abs(missing) <= STEADY * abs(self.whole) + CLEARLY * partial_slopes.noise
 
 
 class _Line:
@@ -232,7 +232,7 @@ class _Line:
         self.connected = int(self._connected.shape[0])
         others = direction * 1.0
         others[self._connected] = 0.0
-        self._nearby, self._others = Piece(subject, direction), Piece(subject, others)
+        self._connected_part, self._other_part = Piece(subject, direction), Piece(subject, others)
         self.size = self.connected + subject.inputs.size
         self.spans = [span for span in ((0, self.connected), (self.connected, self.size)) if span[0] < span[1]]
 
@@ -241,7 +241,7 @@ class _Line:
 
         The residual of a lone error, divided by the error, is then its place: places are numbered from 1/n to 1.
         """
-        xp, part = self._subject.arrays, self._nearby.of(self._connected)
+        xp, part = self._subject.arrays, self._connected_part.of(self._connected)
         places = xp.arange(1, self.connected + 1, dtype=part.dtype, device=part.device) / self.connected
         part[self._connected] *= places
         return part, float(self._gradient @ part)
@@ -250,8 +250,8 @@ class _Line:
         """Return the direction within a range of places, all connected or none, and the slope claimed along it."""
         if high <= self.connected:
             where = self._connected[low:high]
-            return self._nearby.of(where), float(self._gradient[where] @ self._direction[where])
-        part = self._others.of(slice(max(0, low - self.connected), high - self.connected))
+            return self._connected_part.of(where), float(self._gradient[where] @ self._direction[where])
+        part = self._other_part.of(slice(max(0, low - self.connected), high - self.connected))
         return part, 0.0 if self._reverse else float(self._cotangent @ self._subject.pushforward(part))
 
     def coordinate(self, place: int) -> int:

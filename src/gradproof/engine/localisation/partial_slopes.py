@@ -35,7 +35,7 @@ class PartialSlopes:
             self.noise = probe.bar
             if self._weights.shape[0] == probe.cotangent.shape[0]:
                 sample = next(sample for sample in probe.ladder.samples if sample.t == self.t)
-                self.noise += abs(self._between(sample.plus, sample.minus) / (2 * self.t) - probe.sums.slope)
+                self.noise += abs(self._between(sample.plus, sample.minus) / (2 * self.t) - probe.contraction.slope)
         self.evaluations = 0
 
     def slope(self, piece: Array) -> float:
@@ -87,11 +87,11 @@ def best_exponent(probe: Probe) -> int:
     stride = ladder.subject.outputs.size // SAMPLE
     if stride > 1:
         ladder, cotangent = ladder.sampled(stride), cotangent[::stride]
-    slope = contract(ladder, cotangent).slope if stride > 1 else probe.sums.slope
+    slope = contract(ladder, cotangent).slope if stride > 1 else probe.contraction.slope
     bars = []
     for k in range(len(ladder.samples) - 1):
-        sums = contract(ladder.between(k), cotangent)
-        bars.append(sums.bar + abs(sums.slope - slope))
+        contraction = contract(ladder.between(k), cotangent)
+        bars.append(contraction.bar + abs(contraction.slope - slope))
     best = min(range(len(bars)), key=lambda k: bars[k] if math.isfinite(bars[k]) else math.inf)
     return round(math.log(ladder.samples[best].t, RATIO))
 

@@ -39,11 +39,11 @@ class Suspect:
             self.cotangent = probe.cotangent[self.moving]
             constant = SPREAD * ROUNDING * subject.numbers.precision * _size(probe.cotangent * subject.centre)
         self.estimates = self.ladder.estimates()
-        sums = contract(self.ladder, self.cotangent)
+        contraction = contract(self.ladder, self.cotangent)
         self.claimed = probe.predicted(piece) / self.step
-        self.numerical = sums.slope / self.step
+        self.numerical = contraction.slope / self.step
         rounding = (CLAIM_ROUNDING * subject.numbers.precision + CLAIM_ACCURACY) * abs(self.claimed)
-        self.bar = (sums.bar + constant + probe.rounding_floor(whole)) / abs(self.step) + rounding
+        self.bar = (contraction.bar + constant + probe.rounding_floor(whole)) / abs(self.step) + rounding
         self.excess = abs(self.claimed - self.numerical) - self.bar
 
         place = subject.inputs.locate(coordinate)
@@ -152,7 +152,7 @@ class Suspect:
 def _moving(ladder: Ladder) -> Array:
     """Return the outputs that change on any sample, or the first if none does."""
     centre = ladder.subject.centre
-    moves = centre != centre
+    moves = ladder.subject.arrays.isnan(centre)
     for sample in ladder.samples:
         moves = moves | (sample.plus != centre) | (sample.minus != centre)
     moving = ladder.subject.arrays.where(moves)[0]
