@@ -33,7 +33,7 @@ def seconded(judgement: Judgement, subject: Subject, seed: int, options: Probing
     if judgement.findings or not (rough or weak) or options.step is not None:
         return judgement
     result = asked(subject, seed, options)
-    if result is not None and result.outcome is Outcome.WEAK:
+    if result is not None and result.outcome is Outcome.WEAK and subject.numbers.precision > ENOUGH:
         result = by_blocks(_question(subject, seed, options), result, seed, options)
     if result is not None and result.outcome is Outcome.DISAGREES:
         quantised = _quantisers(subject, seed)
@@ -44,18 +44,15 @@ def seconded(judgement: Judgement, subject: Subject, seed: int, options: Probing
             return judgement
         region = region_of(_question(subject, seed, options), result, seed)
         return replace(judgement, findings=(segment_finding(subject, result, region),))
-    if result is None or result.outcome is Outcome.UNDECIDED:
+    if result is None or result.outcome is not Outcome.AGREES:
         return judgement
+    why = obstacle.message if obstacle else WEAK
     note = (
-        f"{obstacle.message if obstacle else WEAK} So the rule was verified on segments of {result.half_width:.1g} of the point's scale to "
-        "either side: the claimed gradient, integrated along them, is the change in value."
+        f"{why} So the rule was verified on segments of {result.half_width:.1g} of the point's scale to either side: "
+        "the claimed gradient, integrated along them, is the change in value."
     )
-    return replace(
-        judgement,
-        obstacle=None,
-        resolution=_finer(judgement.resolution, result.resolution),
-        notes=(*judgement.notes, note),
-    )
+    resolution = _finer(judgement.resolution, result.resolution)
+    return replace(judgement, obstacle=None, resolution=resolution, notes=(*judgement.notes, note))
 
 
 def _finer(one: Resolution, other: Resolution) -> Resolution:

@@ -317,4 +317,4 @@ def test_the_cost_is_bounded():
     smooth.evaluations = 0
     second_opinion(smooth, seed=0)
 
-    assert (smooth.evaluations, smooth.pullbacks) == (16, 27)
+    assert (smooth.evaluations, smooth.pullbacks) == (16, 28)

@@ -200,6 +200,9 @@ def claims_along(question: Question, values: Values) -> Segment | None:
     size = math.sqrt(math.fsum(float(parts @ parts) for parts in claims) / len(claims))
     coefficients = [math.fsum(map(float.__mul__, polynomial, nodes)) for polynomial in UNEXPLAINED]
     contributions = abs(sum(claims) / len(claims))
+    claimed = abs(math.fsum(nodes)) / len(nodes)
+    together = claimed / (float(contributions.sum()) or 1.0)  # one, where all contributions have one sign
+    bias = subject.numbers.precision * claimed / (2 * CLEARLY)  # a rule may round all its entries one way
     shortest, weights = _shortest(subject, across), abs(across if subject.mode == "reverse" else values.cotangent)
     entries = subject.arrays.where(weights > 0, contributions / weights, 0.0)
     return Segment(
@@ -207,8 +210,9 @@ def claims_along(question: Question, values: Values) -> Segment | None:
         nodes=nodes,
         scatter=math.fsum(coefficient**2 for coefficient in coefficients) / len(coefficients),
         size=size,
-        rounding=question.claim_noise * size,
-        tolerated=SPREAD * (question.rtol * size + question.atol * math.sqrt(float(across @ across))),
+        rounding=math.hypot(question.claim_noise * size, bias),
+        tolerated=question.rtol * max(SPREAD * size, claimed)
+        + question.atol * max(SPREAD * math.sqrt(float(across @ across)), together * float(abs(across).sum())),
         largest_contribution=float(contributions.max()),
         largest_entry=float(entries.max()) / (1.0 if subject.mode == "reverse" else shortest),
         shortest=shortest,

@@ -53,7 +53,7 @@ class SegmentResult:
     """What was claimed and measured on the segment that decided, and how far the two may lie apart.
 
     `half_width` is relative to the point's scale. Where nothing was measured the numbers are NaN. `shows_a_tenth` says
-    that an error of a tenth of the gradient's norm would have been seen; `moving` is one for coordinates that moved.
+    that an error of a tenth in all entries would have been seen; `moving` is one for coordinates that moved.
     """
 
     outcome: Outcome
@@ -99,7 +99,7 @@ def second_opinion(
         bar=worst.bar + worst.tolerated,
         resolution=_resolution(segments),
         half_width=worst.values.width,
-        shows_a_tenth=all(segment.bar <= SHARE * segment.size for segment in segments),
+        shows_a_tenth=any(segment.bar <= SHARE * abs(segment.claimed) for segment in segments),
         moving=moving,
     )
 

@@ -36,7 +36,7 @@ def by_blocks(question: Question, whole: SegmentResult, seed: int, options: Prob
     """Ask along segments through blocks of rows, then of columns, where all inputs together agree.
 
     A block that disagrees on one segment is asked about on several. The rule agrees if all blocks do, and their bars
-    would have shown an error of half of the largest entry, or those of the whole an error of a tenth of the gradient.
+    would have shown an error of half of the largest entry, or those of the whole an error of a tenth in all entries.
     """
     subject, resolutions = question.subject, []
     for blocks in _partitions(subject):
@@ -49,8 +49,6 @@ def by_blocks(question: Question, whole: SegmentResult, seed: int, options: Prob
                 result = second_opinion(subject, seed=seed + 1, rtol=options.rtol, atol=options.atol, moving=mask)
                 if result.outcome is Outcome.DISAGREES:
                     return replace(result, moving=mask)
-                if result.outcome is Outcome.UNDECIDED:
-                    return replace(whole, outcome=Outcome.UNDECIDED)
             needed = max(needed, error_needed(segment))
         resolutions.append(needed)
     absolute = min([whole.resolution.absolute, *resolutions])

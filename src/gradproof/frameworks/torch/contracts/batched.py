@@ -10,8 +10,9 @@ from torch import Tensor
 from gradproof._options import ContractName
 from gradproof.frameworks.torch.contracts.comparison import gradient_gap
 from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
-from gradproof.frameworks.torch.contracts.pullbacks import coordinates, describe
+from gradproof.frameworks.torch.contracts.pullbacks import coordinates
 from gradproof.frameworks.torch.contracts.vmap_rules import vmap_rules
+from gradproof.frameworks.torch.subject.error_messages import describe
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 

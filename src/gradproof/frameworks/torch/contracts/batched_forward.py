@@ -11,10 +11,10 @@ from gradproof._options import ContractName
 from gradproof.engine.subject import Step
 from gradproof.frameworks.torch.contracts.comparison import tangent_gap
 from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
-from gradproof.frameworks.torch.contracts.pullbacks import describe
 from gradproof.frameworks.torch.storage import replica
 from gradproof.frameworks.torch.subject.arguments import Call
 from gradproof.frameworks.torch.subject.dual_numbers import apart
+from gradproof.frameworks.torch.subject.error_messages import describe
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 

@@ -12,10 +12,10 @@ from gradproof.engine.subject import Step
 from gradproof.frameworks.torch.contracts.comparison import gap, noise_of_values
 from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
 from gradproof.frameworks.torch.contracts.no_mutation import ADVICE, Watch
-from gradproof.frameworks.torch.contracts.pullbacks import describe
 from gradproof.frameworks.torch.introspection.autograd_graph import custom_functions, has_forward_rule
 from gradproof.frameworks.torch.storage import replica
 from gradproof.frameworks.torch.subject.dual_numbers import push_level
+from gradproof.frameworks.torch.subject.error_messages import describe
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 

@@ -11,10 +11,9 @@ from torch import Tensor
 from gradproof.engine.subject import DerivativeError
 from gradproof.frameworks.torch.internals import function_class
 from gradproof.frameworks.torch.introspection.autograd_graph import nodes
-from gradproof.frameworks.torch.subject.error_messages import cause_of
+from gradproof.frameworks.torch.subject.error_messages import describe
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
-LONG = 200  # characters of an error, beyond which its first sentence has to do
 SEVERAL = 8  # outputs or inputs that are left undefined one at a time
 FUNCTIONS = 16  # of the user's own that are looked into, at most
 
@@ -100,15 +99,3 @@ def function_name(node: Any) -> str:
     kind = function_class(node)
     assert kind is not None
     return kind.__name__
-
-
-def describe(error: Exception) -> str:
-    """Describe an error in one line: the first sentence of a long message, such as torch's list of its backends.
-
-    >>> describe(ValueError("This does not work. " + 50 * "Whatever. "))
-    'ValueError: This does not work.'
-    """
-    first = str(error).strip().split("\n", 1)[0]
-    if len(first) > LONG and ". " in first:
-        first = first[: first.index(". ") + 1]
-    return f"{type(error).__name__}: {cause_of(error)}{first}"

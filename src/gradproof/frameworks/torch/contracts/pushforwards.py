@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from gradproof.engine.subject import DerivativeError
-from gradproof.frameworks.torch.contracts.pullbacks import describe
 from gradproof.frameworks.torch.internals import is_zero_tensor
 from gradproof.frameworks.torch.storage import replica
 from gradproof.frameworks.torch.subject.dual_numbers import push_level
+from gradproof.frameworks.torch.subject.error_messages import describe
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 

@@ -11,6 +11,7 @@ from gradproof.engine.subject import DerivativeError
 from gradproof.frameworks.torch.storage import is_plain
 from gradproof.sparse.pattern.layouts import name_of
 
+LONG = 200  # characters of an error, beyond which its first sentence has to do
 ABSENT = (
     "once_differentiable",
     "setup_context",
@@ -35,6 +36,18 @@ def derivative_error(error: Exception, *, absent: bool = False) -> DerivativeErr
 def cause_of(error: Exception) -> str:
     """Return an explanation of an error of autograd whose message does not give its cause; empty for others."""
     return next((meaning for words, meaning in MEANINGS.items() if words in str(error)), "")
+
+
+def describe(error: Exception) -> str:
+    """Describe an error in one line: the first sentence of a long message, such as torch's list of its backends.
+
+    >>> describe(ValueError("This does not work. " + 50 * "Whatever. "))
+    'ValueError: This does not work.'
+    """
+    first = str(error).strip().split("\n", 1)[0]
+    if len(first) > LONG and ". " in first:
+        first = first[: first.index(". ") + 1]
+    return f"{type(error).__name__}: {cause_of(error)}{first}"
 
 
 def shapes(tensors: Sequence[Tensor]) -> str:

@@ -133,6 +133,11 @@ class TorchSubject:
             largest=self.inputs.largest,
         )
 
+    def remark(self, note: str) -> None:
+        """Add a note to the report, once."""
+        if note not in self._notes:
+            self._notes.append(note)
+
     @property
     def notes(self) -> list[str]:
         """Notes for the report, whatever the verdict."""

@@ -10,8 +10,10 @@ from gradproof.engine.estimators.differences import precision_shown
 from gradproof.engine.estimators.steps import first_step
 from gradproof.engine.subject import Step
 from gradproof.engine.thresholds import SAMPLE
+from gradproof.frameworks.torch.subject.error_messages import describe
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
+OWN = "Double precision cannot serve as a reference, since {why}: the function was judged in its own precision."
 SAME = 64.0  # units of rounding by which a value may differ from the same in double precision
 
 
@@ -25,7 +27,8 @@ def widened(subject: TorchSubject) -> TorchSubject | None:
     try:
         wide = TorchSubject(subject.call, subject.varied, slots, subject.tally, subject.semantics)
         wide.single_use = subject.single_use
-    except Exception:
+    except Exception as error:
+        subject.remark(OWN.format(why=f"it raises there ({describe(error)})"))
         return None
     finally:
         subject.caller.restore()
@@ -36,7 +39,12 @@ def widened(subject: TorchSubject) -> TorchSubject | None:
     difference, size = abs(wide.centre - subject.centre), abs(wide.centre)
     scale = float(torch.where(size.isfinite(), size, 0.0).max())
     same = (difference <= SAME * subject.numbers.precision * (size + scale)) | ~subject.centre.isfinite()
-    return wide if bool(same.all()) and _computes_in_double(wide) else None
+    if not bool(same.all()):
+        return None
+    if not _computes_in_double(wide):
+        subject.remark(OWN.format(why="its values show a lower precision inside"))
+        return None
+    return wide
 
 
 def _computes_in_double(wide: TorchSubject) -> bool:

@@ -1,0 +1,97 @@
+"""Kernels that compute in float32 inside: right ones pass as they are used, wrong ones are found, in any precision."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from benchmarks.kernels import BUGS, KINDS, RIGHT, Case
+
+import gradproof
+from gradproof import Verdict
+from support.functions import rule
+from support.points import point
+
+FUNCTIONS = ["gelu", "softmax", "layer norm", "linear"]
+HALVES = [torch.float16, torch.bfloat16]
+
+
+def checked(kind, function, dtype, bug=RIGHT):
+    return Case(kind, function, dtype, bug, 8, 24).checked()
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "autocast"])
+def test_right_kernels_of_every_kind_pass_in_float32(kind, function):
+    assert checked(kind, function, torch.float32).passed
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+def test_right_kernels_of_every_kind_are_never_failed_in_half_precisions(kind, dtype):
+    assert Verdict.FAIL not in {checked(kind, function, dtype).verdict for function in FUNCTIONS}
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+@pytest.mark.parametrize("bug", BUGS)
+def test_bugs_are_found_in_half_precisions_without_double_precision_to_judge_by(bug, dtype):
+    assert checked("refuses float64", "gelu", dtype, bug).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("kind", ["consumes its graph", "gradient in forward", "gradient over input"])
+@pytest.mark.parametrize("bug", ["zero", "+ 10 %", "last column"])
+def test_bugs_are_found_in_kernels_that_use_their_memory_again(kind, bug):
+    assert checked(kind, "softmax", torch.float32, bug).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("kind", ["casts", "refuses float64", "refuses it in backward"])
+def test_that_double_precision_cannot_be_had_is_a_note(kind):
+    report = checked(kind, "gelu", torch.float32)
+
+    assert report.passed
+    assert any("judged in its own precision" in note for note in report.notes)
+
+
+def test_a_derivative_that_raises_in_double_precision_alone_is_a_note():
+    def backward(gradient, x):
+        if x.dtype == torch.float64:
+            raise KeyError(x.dtype)
+        return gradient * x.cos()
+
+    report = gradproof.check(rule(torch.sin, backward), point(5, dtype=torch.float32), seed=0)
+
+    assert report.passed
+    assert any("In double precision the derivative raises" in note for note in report.notes)
+
+
+def test_a_backward_that_consumes_its_graph_is_noted_and_fails_where_the_contract_is_asked_for():
+    kernel = KINDS["consumes its graph"](torch.tanh, RIGHT)
+    x = point(6, dtype=torch.float32)
+
+    assert gradproof.check(kernel, x, seed=0).passed
+    assert gradproof.check(kernel, x, seed=0, contracts=("repeatable",)).verdict is Verdict.FAIL
+
+
+def test_a_kernel_that_writes_over_its_input_leaves_the_caller_s_alone():
+    x = point(4, dtype=torch.float32)
+    before = x.detach().clone()
+    report = gradproof.check(KINDS["gradient over input"](torch.tanh, RIGHT), x, seed=0)
+
+    assert report.passed
+    assert any("writes to inputs[0]" in note for note in report.notes)
+    assert torch.equal(x, before)
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_a_lone_wrong_row_is_named(dtype):
+    def last_row_doubled(gradient):
+        return torch.cat([gradient[:-1], 2 * gradient[-1:]])
+
+    BUGS["last row doubled"] = last_row_doubled
+    try:
+        report = checked("refuses float64", "tanh", dtype, "last row doubled")
+    finally:
+        del BUGS["last row doubled"]
+
+    assert report.verdict is Verdict.FAIL
+    assert report.findings[0].argument == "inputs[0]"
+    assert "inputs[0][7, " in report.findings[0].message or report.findings[0].entries
