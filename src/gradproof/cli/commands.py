@@ -1,6 +1,6 @@
 """The commands: check a function, render reports, show a demonstration, examine the installation.
 
-torch and whatever renders is imported by the command that needs it, so that `gradproof --help` is quick.
+Each command imports torch and the renderers when it needs them, so that `gradproof --help` is fast.
 """
 
 from __future__ import annotations

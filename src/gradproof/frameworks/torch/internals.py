@@ -46,7 +46,7 @@ def gradient_metadata(node: Any, number: int) -> Any:
 
 
 def without_gradient(result: Tensor) -> Tensor:
-    """Return the result behind a node that passes on an undefined gradient, whatever comes in."""
+    """Return the result behind a node that passes on an undefined gradient for every incoming one."""
     passed: Tensor = _functions.UndefinedGrad()(result)  # type: ignore[assignment]  # one in, one out
     return passed
 

@@ -105,7 +105,7 @@ def same_numbers(before: Tensor, after: Tensor) -> bool:
         return False
     if not is_plain(before):
         return all(same_numbers(one, other) for one, other in zip(components(before), components(after), strict=True))
-    if before.dtype.is_complex:  # of which torch compares but some
+    if before.dtype.is_complex:  # torch.equal compares only some of these
         before, after = as_real(before.detach()), as_real(after.detach())
     return torch.equal(before, after) or bool(((before == after) | (before.isnan() & after.isnan())).all())
 

@@ -1,6 +1,7 @@
-"""The same question twice gets the same answer: bit for bit unless more is allowed, where it is asked for by name.
+"""Contract: the same backward, run twice, gives the same gradient, bit for bit or within `nondet_tol`.
 
-Many kernels of a GPU add up in any order; by default that is worth a note.
+Many GPU kernels add in varying order. A difference of that size is a note by default, and a finding if the contract was
+asked for by name.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from gradproof.frameworks.torch.contracts.comparison import furthest, largest
 from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
-ROUNDINGS = 1e3  # units of rounding of the largest entry, which the order of a sum may make
+ROUNDINGS = 1e3  # units of rounding of the largest entry: the difference that another order of summation may make
 
 
 def repeatable(subject: TorchSubject, context: Context) -> Outcome:
