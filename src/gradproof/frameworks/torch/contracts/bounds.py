@@ -55,7 +55,8 @@ class Guarded(Circumstances):
             self.written = next(found, None)
 
     def _allocated(self, tensor: Tensor) -> Tensor:
-        guard = Guard(tensor, fresh_value(tensor, self._fill), before=MARGIN, after=MARGIN)
+        # nothing before it: a fresh tensor begins its storage, which as_strided may rely on
+        guard = Guard(tensor, fresh_value(tensor, self._fill), before=0, after=MARGIN)
         self._guards.append((f"a tensor of shape {tuple(tensor.shape)} that it allocates", guard))
         return guard.tensor
 
