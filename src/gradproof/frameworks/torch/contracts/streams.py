@@ -46,13 +46,15 @@ class SideStream(Circumstances):
     def around(self, part: str) -> Iterator[None]:
         """Run the forward or the backward on the side stream."""
         torch.cuda.synchronize(self._stream.device)
-        with torch.cuda.stream(self._stream):
-            stall_stream(CYCLES)
-            for held, numbers in self._pending:
-                held.copy_(numbers)
-            yield
-        torch.cuda.synchronize(self._stream.device)
-        self._pending.clear()
+        try:
+            with torch.cuda.stream(self._stream):
+                stall_stream(CYCLES)
+                for held, numbers in self._pending:
+                    held.copy_(numbers)
+                yield
+        finally:  # before any memory that the side stream uses is released
+            torch.cuda.synchronize(self._stream.device)
+            self._pending.clear()
 
 
 def streams(subject: TorchSubject, context: Context) -> Outcome:
