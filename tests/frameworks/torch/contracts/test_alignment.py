@@ -51,6 +51,13 @@ def test_a_backward_that_raises_breaks_it(asked):
     assert "the backward raises ValueError: misaligned" in finding.message
 
 
+def test_a_rule_of_torch_that_raises_is_a_note_in_the_group():
+    report = check(torch.view_as_real, point(4, dtype=torch.complex128), contracts="kernel", seed=0)
+
+    assert report.passed
+    assert any("All rules involved are torch's own" in note for note in report.notes)
+
+
 def test_a_forward_that_refuses_misaligned_inputs_is_told_about_in_a_note():
     def refusing(x):
         if x.storage_offset():

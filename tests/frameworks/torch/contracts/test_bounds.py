@@ -154,6 +154,18 @@ def test_a_result_that_grows_into_its_memory_keeps_it(asked):
     assert asked("bounds", saving(grown, lambda g, x: 2 * g), point(4)) == []
 
 
+def test_a_compiled_function_is_tested_as_it_is_compiled(asked):
+    def reading_beyond(graph, example):
+        return lambda x: (x + 0.5 * one_more(x)[1:],)
+
+    torch.compiler.reset()
+    compiled = torch.compile(lambda x: x * 1, backend=reading_beyond)
+
+    (finding,) = asked("bounds", saving(compiled, lambda g, x: g), surrounded(4))
+
+    assert "reads outside of inputs[0]" in finding.message
+
+
 def test_a_function_that_bypasses_its_arguments_is_told_about_in_a_note():
     x = point(4)
 

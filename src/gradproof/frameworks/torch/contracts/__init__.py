@@ -38,7 +38,7 @@ CONTRACTS = {
         Contract(name=ContractName.BATCHED_FORWARD, mode="forward", holds=excusing_torch(batched_forward)),
         Contract(name=ContractName.BOUNDS, mode="reverse", holds=bounds),
         Contract(name=ContractName.INITIALISED, mode="reverse", holds=initialised),
-        Contract(name=ContractName.ALIGNMENT, mode="reverse", holds=alignment),
+        Contract(name=ContractName.ALIGNMENT, mode="reverse", holds=excusing_torch(alignment)),
         Contract(name=ContractName.STREAMS, mode="reverse", holds=streams),
     )
 }

@@ -17,7 +17,6 @@ from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 MARGIN = 1 << 12  # entries on either side: more than the block of a usual kernel, and a multiple of every alignment
 SUSPECTS = 32  # tensors that are tried one at a time to name the one that is read beyond its bounds
-ALLOCATED = "a tensor that it allocates"
 READING = (
     "Look for the mask of the last block, for a size or a stride that is taken for another, and for a kernel that "
     "starts at the storage and not at the tensor's storage_offset()."
@@ -25,13 +24,27 @@ READING = (
 WRITING = "Mask the stores of the last block, and compare the sizes that the kernel is launched with."
 
 
-class Guarded(Circumstances):
-    """All tensors of a call inside larger allocations, or one of them alone."""
+class _Watched(Circumstances):
+    """Guards around tensors, and the first write to one of them in words."""
 
-    def __init__(self, fill: int, alone: str | None = None) -> None:
-        self._fill, self._alone = fill, alone
+    def __init__(self, fill: int) -> None:
+        self._fill = fill
         self._guards: list[tuple[str, Guard]] = []
         self.written: str | None = None
+
+    def _look(self, part: str) -> None:
+        """Look at all guards after the forward or the backward."""
+        places = ((name, guard.written()) for name, guard in self._guards)
+        found = (f"The {part} writes outside of {name}: {where}." for name, where in places if where is not None)
+        self.written = self.written or next(found, None)
+
+
+class GuardedTensors(_Watched):
+    """All inputs and incoming gradients inside larger allocations, or one of them alone."""
+
+    def __init__(self, fill: int, alone: str | None = None) -> None:
+        super().__init__(fill)
+        self._alone = alone
 
     def copied(self, path: str, tensor: Tensor) -> Tensor:
         """Return a copy of a tensor with margins around it."""
@@ -43,16 +56,25 @@ class Guarded(Circumstances):
 
     @contextmanager
     def around(self, part: str) -> Iterator[None]:
-        """Put margins around what the function allocates, and look at all margins afterwards."""
-        allocated = self._alone in (None, ALLOCATED)
-        with Allocations(EMPTY | FILLED if allocated else frozenset(), self._allocated) as mode:
+        """Look at the margins afterwards."""
+        yield
+        self._look(part)
+
+
+class GuardedAllocations(_Watched):
+    """Everything that the function allocates inside larger allocations.
+
+    These are circumstances of their own, since a function made by torch.compile runs uncompiled under them.
+    """
+
+    @contextmanager
+    def around(self, part: str) -> Iterator[None]:
+        """Put margins behind what is allocated, and look at them afterwards."""
+        with Allocations(EMPTY | FILLED, self._allocated) as mode:
             yield
-        kept = [(name, guard) for name, guard in self._guards if memory_of([guard.tensor]).isdisjoint(mode.resized)]
-        self._guards = kept
-        if self.written is None:
-            places = ((name, guard.written()) for name, guard in kept)
-            found = (f"The {part} writes outside of {name}: {where}." for name, where in places if where is not None)
-            self.written = next(found, None)
+        grown = mode.resized
+        self._guards = [(name, guard) for name, guard in self._guards if memory_of([guard.tensor]).isdisjoint(grown)]
+        self._look(part)
 
     def _allocated(self, tensor: Tensor) -> Tensor:
         # nothing before it: a fresh tensor begins its storage, which as_strided may rely on
@@ -62,32 +84,32 @@ class Guarded(Circumstances):
 
 
 def bounds(subject: TorchSubject, context: Context) -> Outcome:
-    """Surround all tensors by NaN, then by large numbers; compare the results, and the surroundings."""
+    """Surround tensors by NaN, then by large numbers; compare the results, and the surroundings."""
     if (note := untested(subject, ContractName.BOUNDS)) is not None:
         return note
-    for fill in range(len(FILLS)):
-        found = Guarded(fill)
-        worst = deviation(subject, context, found)
-        if found.written is not None:
-            return broken(ContractName.BOUNDS, found.written, hint=WRITING)
+    trials: list[tuple[int, _Watched]] = [(fill, GuardedTensors(fill)) for fill in range(len(FILLS))]
+    for fill, watched in [*trials, (0, GuardedAllocations(0))]:
+        worst = deviation(subject, context, watched)
+        if watched.written is not None:
+            return broken(ContractName.BOUNDS, watched.written, hint=WRITING)
         if worst is not None:
-            return _read(subject, context, fill, worst)
+            name = "a tensor that it allocates"
+            if isinstance(watched, GuardedTensors):
+                name, worst = _alone(subject, context, fill) or ("its tensors", worst)
+            return broken(
+                ContractName.BOUNDS,
+                f"The function reads outside of {name}: with {FILLS[fill]} around it {worst.words}.",
+                argument=worst.argument,
+                hint=READING,
+            )
     return KEPT
 
 
-def _read(subject: TorchSubject, context: Context, fill: int, worst: Deviation) -> Outcome:
-    """Return the finding, with the name of the tensor beyond whose bounds the function reads if one alone shows it."""
+def _alone(subject: TorchSubject, context: Context, fill: int) -> tuple[str, Deviation] | None:
+    """Return the first tensor whose margins make a difference by themselves, with that difference."""
     incoming = [f"the incoming gradient of {part.path}" for part in subject.outputs.parts]
-    suspects = [*(slot.path for slot in subject.slots), *incoming, ALLOCATED][:SUSPECTS]
-    name = "its tensors"
-    for suspect in suspects:
-        alone = deviation(subject, context, Guarded(fill, suspect))
-        if alone is not None:
-            name, worst = suspect, alone
-            break
-    return broken(
-        ContractName.BOUNDS,
-        f"The function reads outside of {name}: with {FILLS[fill]} around it {worst.words}.",
-        argument=worst.argument,
-        hint=READING,
-    )
+    for name in [*(slot.path for slot in subject.slots), *incoming][:SUSPECTS]:
+        found = deviation(subject, context, GuardedTensors(fill, name))
+        if found is not None:
+            return name, found
+    return None
