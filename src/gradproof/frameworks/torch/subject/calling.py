@@ -133,11 +133,14 @@ class Caller:
             self.needs_graph = True
             return result
 
-    def differentiably(self, leaves: Sequence[Tensor]) -> Any:
-        """Return the result for other varied tensors, with a graph that leads to them."""
+    def differentiably(self, leaves: Sequence[Tensor], rest: Sequence[Tensor] | None = None) -> Any:
+        """Return the result for other varied tensors, with a graph that leads to them.
+
+        `rest` are copies of all tensors, of which those that are not varied are used.
+        """
         if self.call.bypassed:
             raise BypassedError("the graph leads to the caller's own tensors")
-        return self._graphed(self._with(leaves))
+        return self._graphed(self._with(leaves, rest))
 
     def copies(self) -> list[Tensor]:
         """Return all tensors; those that are not varied as copies, or as views if they are large and not written to."""
