@@ -41,7 +41,7 @@ def passing(dtype: torch.dtype, samples: int) -> list[Scenario]:
                 raise_exception=False,
                 nondet_tol=scenario.nondet_tol,
             )
-        except Exception:  # torch's own check raises for some operators, whatever is asked
+        except Exception:  # torch's own check raises for some operators, whatever the options
             continue
         if torch_passes and gradproof.check(scenario.function, scenario.inputs, contracts=(), seed=0).passed:
             kept.append(scenario)

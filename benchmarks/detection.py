@@ -2,7 +2,7 @@
 
 A line of the table is one kind of error. An error counts if it changes a gradient entry by more than 1e-7 of the
 largest one for a random incoming gradient, in a scenario that gradproof passes while nothing is planted. Torch's modes
-are asked about the same errors, except where they reject the right gradient already. `named` says how often gradproof's
+check the same errors, except where they reject the right gradient already. `named` says how often gradproof's
 first finding names the argument and the index of an error in one entry. The exit status is 1 if gradproof finds fewer
 than 99.5 % of all.
 """

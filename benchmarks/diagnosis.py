@@ -1,7 +1,7 @@
 """Is a mistake named for what it is? The gallery, and planted bugs that the diagnosis was not written against.
 
-Counted is the first diagnosis of the first finding that has one. Controls are wrong in a way that has no name, and
-right is to name none.
+The first diagnosis of the first finding that has one counts. Controls are wrong in a way that has no name: no diagnosis
+is the right answer.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 First the operator database. An operator's samples are taken in their order, all of them unless they take longer than
 `--seconds`. Those on which both checks pass do the same work: of them a line is printed for each operator that is
-slower than 0.8 ×. Those on which one does not are listed by themselves, with both verdicts: torch's check takes one
-difference for the truth, while gradproof measures what is off again, on shorter and longer steps and together with the
-other inputs, lists the wrong entries and says what they look like; or it tells a kink or a cast, which torch's takes
-for right or for wrong. They count in the total, and in the mean. Then come larger functions, of 300 to 3,000 inputs.
+slower than 0.8 ×. Those on which one check does not pass are listed separately, with both verdicts: the work differs.
+Torch's check takes one difference for the truth. gradproof measures a suspicious entry again, on shorter and longer
+steps and together with the other inputs; then it lists and diagnoses the wrong entries, or reports a kink or a cast.
+These samples count in the total and in the mean. Then come larger functions, of 300 to 3,000 inputs.
 
 A speed-up is torch's time over gradproof's, each the least of several rounds taken in turns; lines that come out slower
 than 0.8 × are measured again with more rounds, since an interruption of a millisecond makes one. Beside the Jacobian
@@ -76,7 +76,7 @@ def measure(
     def torchs() -> str:
         try:
             passed = torch.autograd.gradcheck(function, inputs, raise_exception=False, nondet_tol=nondet_tol)
-        except Exception:  # torch's own check lets some errors out, whatever is asked
+        except Exception:  # torch's own check lets some errors out, whatever the options
             return "raised"
         return "pass" if passed else "fail"
 

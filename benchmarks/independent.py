@@ -18,7 +18,7 @@ from gradproof import Entry, Place, Report
 
 STEPS = (1e-3, 1e-4, 1e-5)
 NEARER = 10.0  # a difference agrees with one value and not with another when it is this many times nearer to the first
-ROUNDING = 32.0  # units of rounding that a claimed derivative is granted
+ROUNDING = 32.0  # units of rounding that a claimed derivative is allowed
 SEED = 0  # every evaluation draws the same numbers
 KNOWN = {
     "as_strided_scatter": "the overwritten entries get the gradient, and the entries that are kept get none",

@@ -6,9 +6,9 @@ Two measures, of which each sees what the other does not, and the larger counts:
   other libraries too; but the kernel counts pages in lots, and may be some 128 KB behind for every processor.
 - `allocated`: the peak of what torch allocated for tensors, byte by byte, whether it was written to or not.
 
-Resident memory tells of data only where nothing else grows. So a call runs once before, as large as the one that is
-measured: code is then loaded and Python's own memory there. And the C library is told to give every tensor of 8 KB or
-more pages of its own, and all free memory back: a tensor that the first call freed is counted in full again.
+Resident memory measures data only if nothing else grows. So the same call runs once before: code is then loaded, and
+Python's own memory allocated. The C library is told to give every tensor of 8 KB or more pages of its own, and to
+return all free memory, so that a tensor freed by the first call is counted in full again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def peaks(*calls: Callable[[], object]) -> list[int]:
     for call in calls:
         call()
         seen.append(resident(call))
-    return [max(most, allocated(call)) for most, call in zip(seen, calls, strict=True)]  # last: profiles leave litter
+    return [max(most, allocated(call)) for most, call in zip(seen, calls, strict=True)]  # last: it leaves memory behind
 
 
 def allocated(call: Callable[[], object]) -> int:

@@ -2,10 +2,10 @@
 
 The first table counts verdicts on PyTorch's own derivatives: of forward mode, and of the four nestings at order two,
 where a derivative is differentiated with respect to the point and to what it is multiplied by. `absent` counts
-derivatives that plain torch does not have either. Each fail is put to central differences of what is differentiated, in
-plain torch, at several steps: they share no code with gradproof. It is explained where they agree with each other, from
-both sides, and contradict torch's derivative by more than rounding, or where torch raises. Torch's own checks see the
-samples of operators that are listed as supporting the derivative; for derivatives of a pushforward it has none.
+derivatives that torch alone does not have either. Each fail is compared with central differences at several steps,
+which share no code with gradproof. A fail is explained if the differences agree with each other, on both sides, and
+contradict torch's derivative by more than rounding, or if torch raises. Torch's own checks run on the operators that
+are listed as supporting the derivative; torch has no check for derivatives of a pushforward.
 
 The second table plants errors in double backwards: the function is one node, its backward another one with the right
 values, and the backward of that is wrong in a known way. An error counts if it changes an entry by more than 1e-7 of

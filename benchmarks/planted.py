@@ -47,7 +47,7 @@ class Kind:
 class Planted:
     """A function whose differentiable outputs, as a flat tuple, have gradients that are wrong in one way, or in none.
 
-    `positions` are the places of the differentiated tensors among the flattened inputs, `kept` those of the
+    `positions` are those of the differentiated tensors among the flattened inputs, `kept` those of the
     differentiable results among the flattened outputs.
     """
 

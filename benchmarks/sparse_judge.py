@@ -51,12 +51,12 @@ class Moved:
 def opinion(function: Callable[..., Any], inputs: Sequence[Any], *, masked: bool, most: int) -> Opinion:
     """Whether torch's gradient is that of the function, at some stored entries of every input, and at some others."""
     generator = torch.Generator().manual_seed(0)
-    weigh, gradients = _reduced(function, inputs, generator)
+    contracted, gradients = _reduced(function, inputs, generator)
     wrong, unclear, count, worst, gap = 0, 0, 0, "", 0.0
-    still = weigh(inputs)
+    still = contracted(inputs)
     for moved in _moves(inputs, masked, most, generator):
         claimed = _claim(gradients[moved.number], moved)
-        slopes, leaps = _slopes(weigh, inputs, moved, still)
+        slopes, leaps = _slopes(contracted, inputs, moved, still)
         count += 1
         size = max(1.0, abs(claimed), *map(abs, slopes))
         errors = [abs(slope - claimed) for slope in slopes]
@@ -122,12 +122,12 @@ def _reduced(
         weights = [weight * _stored(out) for weight, out in zip(weights, outputs, strict=True)]
         found = gradients_of(function, inputs, weights)
 
-    def weigh(values: Sequence[Any]) -> float:
+    def contracted(values: Sequence[Any]) -> float:
         with torch.no_grad():
             pairs = zip(_outputs(function, values), weights, strict=True)
             return sum(float((_dense(output).conj() * weight).real.sum()) for output, weight in pairs)
 
-    return weigh, [None if gradient is None else _dense(gradient) for gradient in found]
+    return contracted, [None if gradient is None else _dense(gradient) for gradient in found]
 
 
 def _outputs(function: Callable[..., Any], values: Sequence[Any]) -> list[Tensor]:
@@ -146,11 +146,11 @@ def _moves(inputs: Sequence[Any], masked: bool, most: int, generator: torch.Gene
             continue
         stored = _stored(value.detach())
         for which in [stored] if masked else [stored, ~stored]:
-            places = which.nonzero()
+            positions = which.nonzero()
             fewer = max(2, min(most, LARGE // max(1, value.numel())))
-            places = places[torch.randperm(len(places), generator=generator)[:fewer]]
+            positions = positions[torch.randperm(len(positions), generator=generator)[:fewer]]
             parts = (1.0, 1j) if value.is_complex() else (1.0,)
-            chosen += [Moved(number, tuple(place), part) for place in places.tolist() for part in parts]
+            chosen += [Moved(number, tuple(place), part) for place in positions.tolist() for part in parts]
     return chosen
 
 
@@ -162,12 +162,12 @@ def _claim(gradient: Tensor | None, moved: Moved) -> float:
 
 
 def _slopes(
-    weigh: Callable[[Sequence[Any]], float], inputs: Sequence[Any], moved: Moved, still: float
+    contracted: Callable[[Sequence[Any]], float], inputs: Sequence[Any], moved: Moved, still: float
 ) -> tuple[list[float], bool]:
     """Three central differences, and whether the value at the point is not what the moved ones tend to."""
     slopes, middle = [], still
     for step in STEPS:
-        above, below = (weigh(_displaced(inputs, moved, sign * step)) for sign in (1, -1))
+        above, below = (contracted(_displaced(inputs, moved, sign * step)) for sign in (1, -1))
         slopes.append((above - below) / (2 * step))
         middle = (above + below) / 2
     return slopes, abs(middle - still) > 1e-3 * max(1.0, abs(still))
@@ -197,10 +197,10 @@ def _nudged(tensor: Tensor, index: Index, step: complex) -> Tensor:
 
 
 def _nudged_coordinates(tensor: Tensor, index: Index, step: complex) -> Tensor:
-    places = torch.tensor(index[: tensor.sparse_dim()]).reshape(-1, 1)
+    positions = torch.tensor(index[: tensor.sparse_dim()]).reshape(-1, 1)
     payload = torch.zeros((1, *tensor.shape[tensor.sparse_dim() :]), dtype=tensor.dtype)
     payload[(0, *index[tensor.sparse_dim() :])] = step
-    indices, values = torch.cat([tensor._indices(), places], 1), torch.cat([tensor._values(), payload])
+    indices, values = torch.cat([tensor._indices(), positions], 1), torch.cat([tensor._values(), payload])
     longer = torch.sparse_coo_tensor(indices, values, tensor.shape)
     return longer.coalesce() if tensor.is_coalesced() else longer
 

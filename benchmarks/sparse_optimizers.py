@@ -2,15 +2,15 @@
 
 Both take turns in one process, along one gradient, in one of four ways:
 
-- own: with the parameter's own indices, as the products of `gradproof.sparse` make it;
-- once: with a copy of them, which the first step compares, and the others remember;
-- arrived: with a new copy for every step, brought by a backward of torch's, which compares them before the step;
-- anew: with a new copy for every step, given by hand, so that the step itself has to compare them.
+- own: the gradient has the parameter's own indices, as the products of `gradproof.sparse` make it;
+- once: it has one copy of them, which the first step compares and later steps find in the cache;
+- arrived: it has a new copy for every step, from a backward of torch's; a hook compares them before the step;
+- anew: it has a new copy for every step, passed by hand, so that the step itself has to compare them.
 
-What prepares a step is not in its time: that of the backward that brings a gradient, and of making the copy, is shown
-beside it, as "before". Which of the two steps comes first alternates: what comes before leaves the caches cold. Times
-are medians, and the ratio is that of the medians. The exit status is 1 where a step of AdamW takes more than 1.3
-times the dense one's time, other than in the last way: to read a million new indices takes longer than that leaves.
+The time of a step does not include its preparation: the backward and the copy are shown in the column "before". The two
+steps take turns in coming first, since the one before leaves the caches cold. Times are medians, and the ratio is that
+of the medians. The exit status is 1 if a step of AdamW takes more than 1.3 times as long as the dense one, except in
+the last way: reading a million new indices alone takes longer.
 """
 
 from __future__ import annotations

@@ -2,17 +2,16 @@
 
 Each way at each point runs in processes of its own: square matrices with ten random entries a row, single precision,
 gradients of both sides asked for. The time is the median of steps after the first, by the wall clock, or with
-`--clock cpu` the processor time, which is what to look at on a machine that is busy with other things. A way that needs
-more than the limit is shown as "memory". torchsparsegradutils takes part where it is installed (the extra `bench`).
+`--clock cpu` the processor time, which is more reliable on a busy machine. A way that needs more memory than the limit
+is shown as "memory". torchsparsegradutils takes part where it is installed (the extra `bench`).
 Results are compared with each other, in double precision, after times and memory were taken.
 
-The extra memory is the peak of the resident memory above what was there before, and is taken twice, in processes of its
-own. What is needed: over two steps, with an allocator that gives blocks back as soon as they are freed. What is held:
-over ten equal steps with the allocator as it comes, the median of several processes. The second is shown and not
-judged, since it is a matter of chance: glibc 2.36 cannot put an aligned block where one of the same size was, if crumbs
-beside it are in use by then, and results that were freed pile up, whoever made them, to more than twice what is needed
-in one process, and to nothing in another. Blocks over 32 MB are given back at once always; where results are larger
-than that, three steps tell as much as ten.
+The extra memory is the peak of resident memory above that before the call, measured twice, in processes of its own.
+"Needed": over two steps, with an allocator that returns blocks as soon as they are freed. "Held": over ten equal steps
+with the default allocator, the median of several processes. The second is shown and not judged, since it varies between
+processes: glibc 2.36 cannot reuse an aligned block if small blocks beside it are in use, so that freed results may
+accumulate to more than twice what is needed, or not at all. Blocks over 32 MB are always returned at once; for larger
+results three steps show as much as ten.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Networks of many kinds, in both precisions, under torch's optimisers with tiny, usual and large rates, several steps
 from each seed. Right steps are counted by verdict, and each fail is shown. Then the same networks take steps that are
 wrong: gradients scaled or turned around, entries that move and should not, patterns that change, numbers that are not
-finite. A layer that is left behind is no wrong step to the check, which holds for any step whatever, and only has to be
-told of; one that is moved twice is just another step.
+finite. A layer that does not move is not a wrong step, since the check holds for any step: it only has to be noted. A
+layer that moves twice is just another step.
 
 The exit status is 1 if a right step fails, or if fewer wrong ones are found than the goals say.
 """
@@ -170,8 +170,8 @@ def another_pattern(seed: int, dtype: torch.dtype) -> Report:
         if layout is torch.sparse_coo:
             leaf.data = (leaf.detach().to_dense() + torch.eye(6, 9, dtype=dtype)).to_sparse()
         else:
-            places = leaf.col_indices() if layout is torch.sparse_csr else leaf.row_indices()
-            places[-1] -= 1
+            plain_indices = leaf.col_indices() if layout is torch.sparse_csr else leaf.row_indices()
+            plain_indices[-1] -= 1
 
     return check_step(store_others, lambda: (matmul(leaf, x) - y).square().mean(), {"leaf": leaf})
 

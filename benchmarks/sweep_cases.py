@@ -1,4 +1,4 @@
-"""The sweep's cases over PyTorch's operator database: right gradients, odd places, and planted errors.
+"""The sweep's cases over PyTorch's operator database: right gradients, unusual points, and planted errors.
 
 Nothing is differentiated while cases are listed, since processes are forked afterwards: a case makes its function and
 its inputs when its turn comes.
@@ -141,7 +141,7 @@ PLACES: Mapping[str, Callable[[Tensor], Tensor]] = {
 
 
 def moved(place: Callable[[Tensor], Tensor], scenario: Scenario) -> Subject:
-    """The sample at another place, unless the function raises there."""
+    """The sample at another point, unless the function raises there."""
 
     def at_place(leaf: Any) -> Any:
         if isinstance(leaf, Tensor) and leaf.requires_grad and leaf.is_floating_point() and leaf.numel():
@@ -158,7 +158,7 @@ def moved(place: Callable[[Tensor], Tensor], scenario: Scenario) -> Subject:
 
 
 def odd() -> Iterator[Case]:
-    """Right gradients at places where functions have kinks, ties and poles, or large values."""
+    """Right gradients at points where functions have kinks, ties and poles, or large values."""
     for name, place in PLACES.items():
         make = partial(moved, place)
         yield from of_operators("odd", "float64", 1, make, {}, name)

@@ -245,7 +245,7 @@ def rough() -> Iterator[Case]:
             yield from with_bugs("rough", f"{name} {coverage}", rule, point, options)
 
 
-# ── kinks: right subgradients where there is no derivative, and right gradients beside such places ───────────────────
+# ── kinks: right subgradients where there is no derivative, and right gradients beside such points ───────────────────
 
 
 KINKED: Mapping[str, Function] = {

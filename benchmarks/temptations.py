@@ -61,7 +61,7 @@ def attention_gradients(x: Tensor) -> tuple[Tensor, ...]:
 
 
 def grid_sampled(x: Tensor) -> Tensor:
-    """At random places, the same at every call."""
+    """At random indices, the same at every call."""
     torch.manual_seed(1)
     grid = torch.rand(1, 5, 5, 2, dtype=torch.float64) * 2 - 1
     return F.grid_sample(x, grid, align_corners=False)

@@ -24,7 +24,7 @@ def main() -> list[float]:
         indices, values = matrix.grad.indices(), matrix.grad.values()
         chosen = values.abs().topk(values.numel() // 10).indices
         update = torch.sparse_coo_tensor(indices[:, chosen], values[chosen], matrix.shape, check_invariants=True)
-        apply_gradient_(matrix, update, lr=5.0, on_mismatch="project")  # entries that the update lacks stay
+        apply_gradient_(matrix, update, lr=5.0, on_mismatch="project")  # entries that the update does not store stay
         losses.append(float(loss.detach()))
     print(f"loss {losses[0]:.4f} -> {losses[-1]:.4f}, {chosen.numel()} of {values.numel()} entries a step")
     return losses

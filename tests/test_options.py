@@ -10,7 +10,7 @@ import torch
 
 import gradproof
 from gradproof import InputError, Reason, Verdict, check
-from gradproof._options import CheckOptions, ContractName
+from gradproof._options import BY_REQUEST, CheckOptions, ContractName, Options
 from gradproof.frameworks.torch.contracts import CONTRACTS
 from support.functions import wrong_sine
 from support.points import point
@@ -63,6 +63,9 @@ def test_every_keyword_may_be_given_its_default(name, value):
         ("masked", False),
         ("contracts", []),
         ("contracts", ("linear",)),
+        ("contracts", "linear"),
+        ("contracts", "kernel"),
+        ("contracts", ("kernel", "linear")),
         ("rtol", 1),
         ("atol", 1e-3),
         ("nondet_tol", 1e-3),
@@ -107,7 +110,7 @@ def test_a_sparse_input_that_is_not_checked_is_no_hindrance():
         ("modes", ("sideways",)),
         ("modes", 3),
         ("contracts", ("sideways",)),
-        ("contracts", "linear"),
+        ("contracts", "sideways"),
         ("contracts", 3),
         ("order", 0),
         ("order", 3),
@@ -239,6 +242,17 @@ def test_every_contract_has_one_name_and_every_name_a_contract():
     assert set(CONTRACTS) == set(ContractName)
     assert {name for name, contract in CONTRACTS.items() if contract.mode == "forward"} == {
         name for name in ContractName if name.endswith("-forward")
+    }
+
+
+def test_contracts_of_memory_and_streams_are_tested_by_request():
+    usual, kernel = Options(), Options(contracts="kernel")
+
+    assert {name for name in ContractName if not usual.asks_for(name)} == BY_REQUEST
+    assert {name for name in ContractName if kernel.asks_for(name)} == {*BY_REQUEST, "repeatable"}
+    assert {name for name in ContractName if Options(contracts=("linear", "bounds")).asks_for(name)} == {
+        "linear",
+        "bounds",
     }
 
 

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from gradproof._check import assert_gradients, check
+from gradproof._check_sizes import check_sizes
 from gradproof._report import GradientError, Report, reports_from_json, reports_to_html, reports_to_json
 from gradproof.engine.results import (
     Checked,
@@ -49,6 +50,7 @@ __all__ = [
     "Verdict",
     "assert_gradients",
     "check",
+    "check_sizes",
     "check_step",
     "gradcheck",
     "gradgradcheck",

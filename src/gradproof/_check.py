@@ -19,7 +19,7 @@ def check(
     order: int = 1,
     coverage: Coverage = "probe",
     masked: bool = False,
-    contracts: Sequence[str] | None = None,
+    contracts: str | Sequence[str] | None = None,
     rtol: float = 0.0,
     atol: float = 0.0,
     nondet_tol: float = 0.0,
@@ -48,8 +48,9 @@ def check(
         coverage: "probe" checks random directions, "full" checks every entry.
         masked: the semantics of sparse inputs. True checks the gradient with respect to the stored entries alone;
             False checks the gradient with respect to all entries, where those that are not stored are zeros.
-        contracts: which further laws to check, by name; () for none. By default all. If a rule that a contract needs is
-            missing, such as vmap, that is a note by default, and a failure if the contract was named.
+        contracts: which further laws to check, by name; () for none. By default all but those of memory and streams,
+            which "kernel" asks for. If a rule that a contract needs is missing, such as vmap, that is a note by
+            default, and a failure if the contract was named.
         rtol: the error, relative to the gradient entry, that is tolerated on top of the bar.
         atol: the absolute error that is tolerated on top of the bar.
         nondet_tol: how far two calls at the same point may differ before the function counts as nondeterministic.

@@ -29,6 +29,17 @@ class ContractName(enum.StrEnum):
     UNDEFINED_FORWARD = "undefined-forward"
     NO_MUTATION_FORWARD = "no-mutation-forward"
     BATCHED_FORWARD = "batched-forward"
+    BOUNDS = "bounds"
+    INITIALISED = "initialised"
+    ALIGNMENT = "alignment"
+    STREAMS = "streams"
+
+
+BY_REQUEST = frozenset({ContractName.BOUNDS, ContractName.INITIALISED, ContractName.ALIGNMENT, ContractName.STREAMS})
+CONTRACT_GROUPS = {"kernel": frozenset({*BY_REQUEST, ContractName.REPEATABLE})}
+
+
+_CONTRACTS = frozenset({*ContractName, *CONTRACT_GROUPS})
 
 
 class CheckOptions(TypedDict, total=False):
@@ -39,7 +50,7 @@ class CheckOptions(TypedDict, total=False):
     order: int
     coverage: Coverage
     masked: bool
-    contracts: Sequence[str] | None
+    contracts: str | Sequence[str] | None
     rtol: float
     atol: float
     nondet_tol: float
@@ -58,7 +69,7 @@ class Options:
     nestings: tuple[tuple[str, str], ...] | None = None
     coverage: str = "probe"
     masked: bool = False
-    contracts: Sequence[str] | None = None
+    contracts: str | Sequence[str] | None = None
     rtol: float = 0.0
     atol: float = 0.0
     nondet_tol: float = 0.0
@@ -94,14 +105,28 @@ class Options:
             raise InputError(f"coverage={self.coverage!r}: choose 'probe' or 'full'.")
         if self.masked not in (True, False):
             raise InputError(f"masked={self.masked!r}: choose True or False.")
-        contracts = () if self.contracts is None else self.contracts
-        if not isinstance(contracts, (list, tuple, set, frozenset)) or not set(contracts) <= set(ContractName):
-            known = ", ".join(repr(name.value) for name in ContractName)
-            raise InputError(f"contracts={self.contracts!r}: choose from {known}, () for none, or None for all.")
+        contracts = self.named_contracts
+        if not isinstance(contracts, (list, tuple, set, frozenset)) or not set(contracts) <= _CONTRACTS:
+            known = ", ".join(repr(str(name)) for name in (*ContractName, *CONTRACT_GROUPS))
+            raise InputError(f"contracts={self.contracts!r}: choose from {known}, () for none, or None for the usual.")
         if self.explain not in (True, False):
             raise InputError(f"explain={self.explain!r}: choose True or False.")
         if self.progress not in (None, True, False):
             raise InputError(f"progress={self.progress!r}: choose True, False or None.")
+
+    @property
+    def named_contracts(self) -> Sequence[str]:
+        """The contracts and the groups that were asked for by name."""
+        if self.contracts is None:
+            return ()
+        return (self.contracts,) if isinstance(self.contracts, str) else self.contracts
+
+    def asks_for(self, contract: ContractName) -> bool:
+        """Return True if a contract is to be tested: by its name, by that of a group, or by default."""
+        if self.contracts is None:
+            return contract not in BY_REQUEST
+        named = self.named_contracts
+        return contract in named or any(contract in CONTRACT_GROUPS.get(name, ()) for name in named)
 
     @property
     def probing(self) -> Probing:

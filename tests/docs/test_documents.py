@@ -4,8 +4,10 @@ import ast
 import importlib.metadata
 import inspect
 import re
+import runpy
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ import torch
 from click.testing import CliRunner
 
 import gradproof
+from gradproof._options import ContractName
 from gradproof.cli import main
 from gradproof.engine.explanations import EXPLANATIONS
 
@@ -63,12 +66,39 @@ def test_every_field_of_a_report_is_told():
         assert f"`{field}`" in text_of("reports.md")
 
 
-@pytest.mark.parametrize("page", ["../README.md", "diagnosing.md"])
+@pytest.mark.parametrize("page", ["what_is_checked.md", "diagnosing.md"])
 def test_every_reason_has_a_row(page):
     rows = re.findall(r"^\| (`.*?`) \|", text_of(page), flags=re.MULTILINE)
     told = {value for row in rows for value in re.findall(r"`([a-z-]+)`", row)}
 
     assert {reason.value for reason in gradproof.Reason} <= told
+
+
+def test_every_contract_has_a_row():
+    rows = re.findall(r"^\| (`.*?`) \|", text_of("what_is_checked.md"), flags=re.MULTILINE)
+    told = {value for row in rows for value in re.findall(r"`([a-z-]+)`", row)}
+
+    assert {name.value for name in ContractName} <= told
+
+
+def test_the_readme_shows_what_both_checks_say():
+    answers = runpy.run_path(str(DOCS.parent / "benchmarks" / "beside_gradcheck.py"))["answers"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's, about single precision and about CSR
+        rows = list(answers())
+
+    assert rows
+    for row in rows:
+        assert f"| {' | '.join(row)} |\n" in text_of("../README.md")
+
+
+@pytest.mark.parametrize("page", ["../README.md", "../CONTRIBUTING.md"])
+def test_the_folders_that_a_newcomer_is_sent_to_exist(page):
+    named = re.findall(r"`((?:engine|frameworks|sparse|report)/[\w/.]*)`", text_of(page))
+
+    assert named
+    for path in named:
+        assert (DOCS.parent / "src" / "gradproof" / path).exists(), path
 
 
 def test_the_explanations_are_told_in_their_order_with_their_reasons():
@@ -86,7 +116,7 @@ def test_the_modules_that_the_design_names_exist():
 
 
 def test_links_between_documents_lead_somewhere():
-    for page in [*DOCS.glob("*.md"), DOCS.parent / "README.md"]:
+    for page in [*DOCS.glob("*.md"), *DOCS.parent.glob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
@@ -95,3 +125,10 @@ def test_the_version_is_the_same_everywhere():
     said = CliRunner().invoke(main, ["--version"]).output.split()[-1]
 
     assert said == gradproof.__version__ == importlib.metadata.version("gradproof")
+
+
+def test_pre_commit_runs_the_pinned_ruff():
+    root = DOCS.parent
+    (pinned,) = re.findall(r"^ruff==(.*)$", (root / "constraints.txt").read_text(encoding="utf-8"), flags=re.MULTILINE)
+
+    assert f"rev: v{pinned}\n" in (root / ".pre-commit-config.yaml").read_text(encoding="utf-8")

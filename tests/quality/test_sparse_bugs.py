@@ -330,7 +330,7 @@ def test_the_right_gradient_of_a_large_matrix_passes_and_says_what_was_sampled(l
     report = gradproof.check(Rule(DENSE, strided), spread_out(layout), masked=False, contracts=(), seed=0)
 
     assert report.verdict is Verdict.PASS
-    assert any("of the 10,797 places where nothing is stored (masked=False)" in note for note in report.notes)
+    assert any("of the 10,797 entries that are not stored (masked=False)" in note for note in report.notes)
 
 
 def test_a_sparse_output_counts_as_many_outputs_as_it_stores():

@@ -1,6 +1,6 @@
 """The commands: check a function, render reports, show a demonstration, examine the installation.
 
-torch and whatever renders is imported by the command that needs it, so that `gradproof --help` is quick.
+Each command imports torch and the renderers when it needs them, so that `gradproof --help` is fast.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import click
 
 from gradproof._check import check as check_gradients
 from gradproof._examine import session
-from gradproof._options import ContractName
+from gradproof._options import CONTRACT_GROUPS, ContractName
 from gradproof._report import Report, reports_from_json, reports_to_html, reports_to_json
 from gradproof.cli.naming import one_line, resolve
 from gradproof.engine.results import Verdict
 from gradproof.errors import InputError
 
+CONTRACT_NAMES = ", ".join((*ContractName, *CONTRACT_GROUPS))
 CODES = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.INCONCLUSIVE: 3}
 MISUSE = 2
 IN_FULL = 5  # reports: up to this many are shown in full, more in a line or two each
@@ -69,7 +70,7 @@ def main() -> None:
     help="Check every entry instead of random directions.",
 )
 @click.option("--masked/--unmasked", default=False, help="The semantics of sparse inputs.")
-@click.option("--contracts", metavar="NAMES", help=f"Laws to check, with commas: {', '.join(ContractName)}, or none.")
+@click.option("--contracts", metavar="NAMES", help=f"Laws to check, with commas: {CONTRACT_NAMES}, or none.")
 @click.option("--rtol", type=float, default=0.0, help="A relative error tolerated on top of the bar.")
 @click.option("--atol", type=float, default=0.0, help="An absolute error tolerated on top of the bar.")
 @click.option("--nondet-tol", type=float, default=0.0, help="How far two calls at the same point may differ.")

@@ -15,7 +15,7 @@ from gradproof._report import Report
 from gradproof.engine.results import Verdict
 from gradproof.gallery import GALLERY
 
-SLOW_CHECKED = 200  # inputs: up to this many, torch's slow check is asked too
+SLOW_CHECKED = 200  # inputs: up to this many, torch's slow check runs too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ def scenes() -> list[Scene]:
 
 
 def contrasts() -> list[Scene]:
-    """A gradient that is wrong in a place of a thousand, a right one, and a function at a kink.
+    """Return a gradient that is wrong in one entry of a thousand, a right one, and a function at a kink.
 
     >>> [scene.title for scene in contrasts()][1]
     'A right gradient'
@@ -113,7 +113,7 @@ def _in_words(answers: dict[bool, str]) -> str:
 
 def _torch_says(scene: Scene, *, fast: bool) -> str:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about precision, which gradproof has its own way with
+        warnings.simplefilter("ignore")  # torch warns about low precision, which gradproof can judge
         try:
             passes = torch.autograd.gradcheck(scene.function, scene.inputs(), fast_mode=fast, raise_exception=False)
         except Exception as error:

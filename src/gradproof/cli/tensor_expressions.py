@@ -138,13 +138,13 @@ class _Maker:
     def sparse(
         self, layout: str, *size: int, density: float = 0.1, blocksize: tuple[int, int] = (2, 2)
     ) -> torch.Tensor:
-        """Random entries at random places: a share of `density` of them, one at least, of a batch in each matrix."""
+        """Random entries at random positions: a fraction `density` of each matrix, and at least one entry."""
         if len(size) < 2 or min(size) < 1 or not 0 < density <= 1:
             raise InputError(f"{layout} needs two sizes at least and a density above 0 and at most 1. {_help()}")
         if layout == "coo":
-            places = self._places(size, density)
-            values = self.normal(places.shape[1])
-            return torch.sparse_coo_tensor(places, values, size, is_coalesced=True, check_invariants=True)
+            positions = self._positions(size, density)
+            values = self.normal(positions.shape[1])
+            return torch.sparse_coo_tensor(positions, values, size, is_coalesced=True, check_invariants=True)
         block = tuple(blocksize) if layout in ("bsr", "bsc") else ()
         rows, columns = (extent // part for extent, part in zip(size[-2:], block or (1, 1), strict=True))
         if block and (rows * block[0], columns * block[1]) != size[-2:]:
@@ -159,14 +159,14 @@ class _Maker:
         )
 
     def _compressed(self, along: tuple[int, ...], density: float, block: tuple[int, ...]) -> list[torch.Tensor]:
-        """Where each row (or column) begins, the column (or row) of each entry, and the entries."""
-        major, minor = self._places(along, density)
-        begins = torch.zeros(along[0] + 1, dtype=torch.int64)
-        begins[1:] = torch.bincount(major, minlength=along[0]).cumsum(0)
-        return [begins, minor, self.normal(minor.shape[0], *block)]
+        """Return compressed indices, plain indices and values."""
+        major, minor = self._positions(along, density)
+        compressed = torch.zeros(along[0] + 1, dtype=torch.int64)
+        compressed[1:] = torch.bincount(major, minlength=along[0]).cumsum(0)
+        return [compressed, minor, self.normal(minor.shape[0], *block)]
 
-    def _places(self, size: tuple[int, ...], density: float) -> torch.Tensor:
-        """Random places, sorted, in memory that they themselves take."""
+    def _positions(self, size: tuple[int, ...], density: float) -> torch.Tensor:
+        """Draw sorted random positions, in memory proportional to their number."""
         total = math.prod(size)
         count = max(1, round(density * total))
         if 2 * count > total:
@@ -177,11 +177,11 @@ class _Maker:
                 drawn.update(torch.randint(total, (count,), generator=self.generator).tolist())
             chosen = torch.tensor(list(drawn))[torch.randperm(len(drawn), generator=self.generator)[:count]]
         chosen = chosen.sort().values
-        places = []
+        positions = []
         for extent in reversed(size):
-            places.append(chosen % extent)
+            positions.append(chosen % extent)
             chosen = chosen // extent
-        return torch.stack(places[::-1])
+        return torch.stack(positions[::-1])
 
 
 def _sparse(layout: str) -> Callable[..., torch.Tensor]:

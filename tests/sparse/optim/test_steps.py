@@ -62,7 +62,7 @@ def test_a_gradient_of_another_pattern_is_an_error_unless_it_is_projected(layout
     gradient = torch.zeros_like(before[1])
     gradient[0, 0], gradient[1, 1] = 1.0, 5.0
 
-    with pytest.raises(InputError, match="pattern is another"):
+    with pytest.raises(InputError, match="has another pattern"):
         apply_gradient_(a, gradient.to_sparse(), lr=1.0)
     assert image(a)[1].equal(before[1])
 

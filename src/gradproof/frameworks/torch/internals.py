@@ -46,7 +46,7 @@ def gradient_metadata(node: Any, number: int) -> Any:
 
 
 def without_gradient(result: Tensor) -> Tensor:
-    """Return the result behind a node that passes on an undefined gradient, whatever comes in."""
+    """Return the result behind a node that passes on an undefined gradient for every incoming one."""
     passed: Tensor = _functions.UndefinedGrad()(result)  # type: ignore[assignment]  # one in, one out
     return passed
 
@@ -64,3 +64,8 @@ def mark_as_parameter(tensor: Tensor) -> None:
 def buffers_of(module: nn.Module) -> dict[str, Tensor | None]:
     """Return the dict in which a module keeps its own buffers."""
     return module._buffers
+
+
+def stall_stream(cycles: int) -> None:
+    """Keep the current stream of the GPU busy for some cycles of its clock."""
+    torch.cuda._sleep(cycles)  # type: ignore[no-untyped-call]  # torch's own

@@ -105,7 +105,7 @@ def same_numbers(before: Tensor, after: Tensor) -> bool:
         return False
     if not is_plain(before):
         return all(same_numbers(one, other) for one, other in zip(components(before), components(after), strict=True))
-    if before.dtype.is_complex:  # of which torch compares but some
+    if before.dtype.is_complex:  # torch.equal compares only some of these
         before, after = as_real(before.detach()), as_real(after.detach())
     return torch.equal(before, after) or bool(((before == after) | (before.isnan() & after.isnan())).all())
 
@@ -131,11 +131,11 @@ class Snapshot:
 def _essence(component: Tensor) -> Tensor | tuple[torch.Size, int, int]:
     if component.numel() < LARGE:
         return replica(component)
-    bits = _bits(component)
+    whole = bits(component)
     plain = weighted = 0
-    length = piece_of(len(bits))
-    for start in range(0, len(bits), length):
-        piece = bits[start : start + length].long()
+    length = piece_of(len(whole))
+    for start in range(0, len(whole), length):
+        piece = whole[start : start + length].long()
         plain += int(piece.sum())
         weighted += int((piece * torch.arange(start + 1, start + 1 + len(piece), device=piece.device)).sum())
     return component.shape, plain, weighted
@@ -147,7 +147,7 @@ def _still(before: Tensor | tuple[torch.Size, int, int], component: Tensor) -> b
     return component.numel() >= LARGE and _essence(component) == before
 
 
-def _bits(component: Tensor) -> Tensor:
+def bits(component: Tensor) -> Tensor:
     """Return the bits of all values as a vector of integers."""
     flat = as_real(component).reshape(-1)
     return flat.view(_WHOLE[flat.element_size()]) if flat.is_floating_point() else flat

@@ -1,7 +1,7 @@
 """The contraction of `bilinear` as a custom operator, one call in the graphs of `torch.compile`.
 
-The compiler cannot trace a function with a forward mode of its own, which that in `bilinear` has. This one has none,
-and the same reverse mode. A matrix comes as six tensors: its entries in row order and in column order, each as
+The compiler cannot trace an autograd Function that defines a jvp, as the one in `bilinear` does. This operator has the
+same reverse mode and no jvp. A matrix comes as six tensors: its entries in row order and in column order, each as
 compressed indices, plain indices and the permutation of the values.
 """
 

@@ -1,4 +1,4 @@
-"""Products on plain tensors, without derivatives: torch's fastest kernel for the case, and a general fallback.
+"""Products on strided tensors, without derivatives: torch's fastest kernel for the case, and a general fallback.
 
 Measured on two cores with ten entries a row: with 16 columns or more of single precision, a weighted bag of embeddings
 is up to twice as fast as the vendor's sparse product, which is the faster one below. Nothing here takes more memory

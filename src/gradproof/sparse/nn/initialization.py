@@ -24,7 +24,7 @@ def fan_in(pattern: Pattern) -> Tensor:
 def scaled_by_fan_in_(
     pattern: Pattern, values: Tensor, *, gain: float = 1 / math.sqrt(3), generator: torch.Generator | None = None
 ) -> Tensor:
-    """Fill values in place, uniformly, with standard deviation gain / √(entries in the row), whatever the pattern.
+    """Fill values in place, uniformly, with standard deviation gain / √(entries in the row).
 
     The default gain is that of `nn.Linear`: a full pattern is initialized as one is.
 

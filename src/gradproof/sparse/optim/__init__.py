@@ -1,1 +1,1 @@
-"""Optimizers, plain steps and gradient clipping for sparse parameters."""
+"""Optimizers, gradient steps and gradient clipping for sparse parameters."""

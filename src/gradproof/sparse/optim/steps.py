@@ -15,7 +15,7 @@ from gradproof.sparse.pattern.values import read_at
 
 
 def apply_gradient_(tensor: Tensor, grad: Tensor | None, lr: float, *, on_mismatch: str = "error") -> Tensor:
-    """Take the plain step `tensor -= lr · grad` on a sparse tensor of any layout, in place.
+    """Take the gradient step `tensor -= lr · grad` on a sparse tensor of any layout, in place.
 
     Entries that are not stored stay so, and the pattern is unchanged. Bad input raises before anything is changed.
 

@@ -20,7 +20,7 @@ FORMATS = {layout: name for name, layout in LAYOUTS.items() if name != "coo"}
 
 
 def of_scipy(matrix: Any) -> tuple[torch.layout, tuple[int, ...], tuple[Tensor, ...], tuple[int, ...] | None]:
-    """Return layout, shape, indices and blocksize of a SciPy matrix; formats that torch lacks are converted to CSR."""
+    """Return layout, shape, indices and blocksize of a SciPy matrix; formats that torch does not have become CSR."""
     if not hasattr(matrix, "tocsr"):
         raise InputError(f"A {type(matrix).__name__} is no SciPy sparse matrix. Pass scipy.sparse.csr_array(...), say.")
     if matrix.format not in LAYOUTS:
@@ -42,7 +42,7 @@ def of_scipy(matrix: Any) -> tuple[torch.layout, tuple[int, ...], tuple[Tensor, 
 def to_scipy(
     layout: torch.layout, indices: tuple[Tensor, ...], coordinates: Tensor, values: Tensor, shape: tuple[int, ...]
 ) -> Any:
-    """Build a SciPy sparse array of the same layout; of BSC, which SciPy lacks, a COO array."""
+    """Build a SciPy sparse array of the same layout; a COO array for BSC, which SciPy does not have."""
     import scipy.sparse
 
     arrays: Any = scipy.sparse

@@ -137,9 +137,9 @@ def read_at(pattern: Pattern, gradient: Tensor, *, on_mismatch: str = "error") -
     match = Match(gradient, EntryReader(pattern.template(dense)))
     if on_mismatch == "error" and (match.missing or match.elsewhere):
         raise InputError(
-            f"The gradient's pattern is another: it lacks {match.missing} of the stored cells and stores "
-            f"{match.elsewhere} that the tensor does not. With on_mismatch='project' the gradient is read as zero "
-            "where it lacks entries, and the others are ignored."
+            f"The gradient has another pattern than the tensor: {match.missing} of the tensor's stored cells are "
+            f"missing, and {match.elsewhere} cells are stored that the tensor does not store. With "
+            "on_mismatch='project' missing cells are read as zero, and the others are ignored."
         )
     return match.read(gradient).reshape(shape)
 

@@ -74,6 +74,16 @@ def test_a_difference_of_a_rounding_is_a_note_and_a_failure_where_it_is_asked_fo
     assert asked("repeatable", reordered, point(50))
 
 
+def test_the_scatter_of_several_calls_is_stated_relative_to_the_largest_entry(asked):
+    calls = itertools.count()
+    wide = with_context(
+        lambda ctx, x, y: x + y, lambda ctx, g: (1e6 * g, g + g.abs().max() * [0, 1e-3, 4e-3][next(calls) % 3])
+    )
+    (finding,) = asked("repeatable", wide, (point(4), point(4, seed=2)))
+
+    assert "Over 10 calls gradients scatter by up to 0.004 of the largest entry (inputs[1])." in finding.message
+
+
 @pytest.mark.parametrize("start", [0, 1])
 @pytest.mark.parametrize("size", [3, 4, 5])
 def test_a_backward_that_is_another_one_every_second_time_breaks_it_among_all_contracts(size, start):

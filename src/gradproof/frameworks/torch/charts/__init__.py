@@ -1,8 +1,11 @@
-"""How the entries of one tensor become coordinates. Layout, masks and complexness are met here, and nowhere after.
+"""How the entries of one tensor become coordinates. Layouts, masks and complex numbers are handled here only.
 
-A chart reads a tensor's coordinates, makes a tensor of given coordinates, and moves a point. A strided tensor has all
-its entries for coordinates; a sparse input those that its template stores; a sparse output those that it stores at the
-point and right beside it, and one number for all that appears elsewhere; a masked tensor those not masked out.
+A chart reads the coordinates of a tensor, builds a tensor from coordinates, and moves a point. The coordinates are
+
+- of a strided tensor, all entries;
+- of a sparse input, the entries that its template stores;
+- of a sparse output, the entries that it stores at the point or right beside it, and one number for all others;
+- of a masked tensor, the entries that are not masked out.
 """
 
 from __future__ import annotations
@@ -38,11 +41,11 @@ __all__ = [
     "widened",
 ]
 
-PLAIN = (Tensor, Parameter)  # types that are no wrappers, which most tensors are of
+PLAIN = (Tensor, Parameter)  # the types of most tensors, which wrap no other tensor
 
 
 def chart_of(point: Tensor, semantics: Semantics) -> Chart:
-    """The chart of an input."""
+    """Return the chart of an input."""
     if isinstance(point, MaskedTensor):
         data, mask = data_and_mask(point)
         return Unmasked(chart_of(data, Semantics(masked=True)), mask, data)
@@ -54,9 +57,10 @@ def chart_of(point: Tensor, semantics: Semantics) -> Chart:
 
 
 def observed(value: Tensor, pattern: Tensor | None, *, everywhere: bool) -> Chart:
-    """The chart of an output, from its value at the point and, of a sparse one, the pattern where it is observed.
+    """Return the chart of an output, given its value at the point.
 
-    `everywhere` says to look at what a sparse one stores elsewhere too.
+    `pattern` holds the positions at which a sparse output is observed. With `everywhere`, entries that it stores
+    elsewhere are observed too, as one number.
     """
     if isinstance(value, MaskedTensor):
         data, mask = data_and_mask(value)
@@ -65,7 +69,7 @@ def observed(value: Tensor, pattern: Tensor | None, *, everywhere: bool) -> Char
 
 
 def widened(path: str, pattern: Tensor | None, value: Tensor) -> Tensor:
-    """A pattern that stores, in no memory but its indices', what a pattern does and what a sparse value does."""
+    """Return the union of a pattern and the pattern of a sparse value, without memory for values."""
     refuse_malformed(path, value)
     if pattern is None:
         return zeros_template(union([value]))
@@ -73,7 +77,7 @@ def widened(path: str, pattern: Tensor | None, value: Tensor) -> Tensor:
 
 
 def refuse_unreadable(path: str, tensor: Tensor) -> None:
-    """Refuse a tensor that is no grid of numbers in memory."""
+    """Raise for a tensor whose numbers cannot be read: nested, meta, of another layout, or a wrapper."""
     if tensor.is_nested:
         raise InputError(f"{path} is a nested tensor, whose rows differ in length. Check its parts, or padded ones.")
     if tensor.is_meta:
@@ -83,12 +87,12 @@ def refuse_unreadable(path: str, tensor: Tensor) -> None:
     if type(tensor) not in PLAIN and is_traceable_wrapper_subclass(tensor):
         raise InputError(
             f"{path} is a {type(tensor).__name__}, which wraps other tensors and has no memory of its own. Check a "
-            "function of the tensors inside, which makes it of them."
+            "function of the inner tensors that builds it."
         )
 
 
 def refuse_malformed(path: str, tensor: Tensor) -> None:
-    """Refuse a tensor whose indices contradict each other, before anything is done with it."""
+    """Raise for a tensor whose indices are inconsistent, before anything reads them."""
     if isinstance(tensor, MaskedTensor):
         tensor = data_and_mask(tensor)[0]
     if fault := fault_of(tensor):

@@ -40,11 +40,11 @@ class Chart(Protocol):
         ...
 
     def fits(self, tensor: Tensor) -> bool:
-        """Whether another tensor is of this one's shape and kind."""
+        """Whether another tensor has the same shape, layout and kind of numbers."""
         ...
 
     def index(self, offset: int) -> tuple[tuple[int, ...], bool | None]:
-        """The index of an entry, and whether it is stored, where that is a question."""
+        """The index of an entry, and whether it is stored (None for a tensor that stores all)."""
         ...
 
     def words(self) -> str:
@@ -58,9 +58,9 @@ class Chart(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Semantics:
-    """What the entries of a sparse input are: the stored ones alone, or all of them, the others being zeros.
+    """Which entries of a sparse input are varied: the stored ones (`masked`), or all, the others being zeros.
 
-    Of those that are not stored a sample is probed, drawn from a seed; or all, where the check is to be complete.
+    If `complete`, every entry that is not stored is probed; otherwise a sample of them, drawn from `seed`.
     """
 
     masked: bool = False
@@ -70,7 +70,7 @@ class Semantics:
 
 @contextmanager
 def refusing_malformed() -> Iterator[None]:
-    """Turn the error about a malformed gradient into one about the derivative."""
+    """Raise the error about a malformed gradient as a `DerivativeError`."""
     try:
         yield
     except MalformedTensorError as error:
@@ -78,7 +78,7 @@ def refusing_malformed() -> Iterator[None]:
 
 
 def alike(tensor: Tensor, other: Tensor) -> bool:
-    """Whether two tensors, not masked, are of one shape, layout and kind of number."""
+    """Return True if two tensors have the same shape and layout, are both real or both complex, and not masked."""
     return (
         tensor.shape == other.shape
         and tensor.layout == other.layout
@@ -88,19 +88,19 @@ def alike(tensor: Tensor, other: Tensor) -> bool:
 
 
 def shaped(coordinates: Tensor, like: Tensor) -> Tensor:
-    """Coordinates in the shape of another tensor, as complex numbers where that holds some."""
+    """Return coordinates in the shape of another tensor, as complex numbers if that tensor is complex."""
     return as_complex(coordinates, tuple(like.shape)) if like.is_complex() else coordinates.view(like.shape)
 
 
 def as_complex(coordinates: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Pairs of coordinates as complex numbers, a view where that can be."""
+    """Return pairs of coordinates as complex numbers, as a view if possible."""
     if coordinates.data_ptr() % (2 * coordinates.element_size()):
         coordinates = coordinates.clone()  # complex numbers are aligned to pairs
     return torch.view_as_complex(coordinates.view(*shape, 2))
 
 
 def added(point: Tensor, step: Tensor, t: float, out: Tensor | None) -> Tensor:
-    """The point plus t times a step, in new memory or in that given."""
+    """Return the point plus t times a step, in new memory or in `out`."""
     if not point.is_complex():
         return torch.add(point, step, alpha=t, out=out)
     point, step = as_real(point), as_real(step)

@@ -112,7 +112,7 @@ class Stored(_OnTemplate):
             return []
         share = 1 - 0.01 ** (1 / max(1, probed))
         return [
-            f"{path} was probed at {probed:,} of the {free:,} places where nothing is stored (masked=False): an error "
+            f"{path} was probed at {probed:,} of the {free:,} entries that are not stored (masked=False): an error "
             f"in {100 * share:.2g} % of them would be missed once in a hundred checks."
         ]
 

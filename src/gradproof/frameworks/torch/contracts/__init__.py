@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from gradproof._options import ContractName
+from gradproof.frameworks.torch.contracts.alignment import alignment
 from gradproof.frameworks.torch.contracts.attributes import attributes
 from gradproof.frameworks.torch.contracts.attribution import excusing_torch
 from gradproof.frameworks.torch.contracts.batched import batched
 from gradproof.frameworks.torch.contracts.batched_forward import batched_forward
+from gradproof.frameworks.torch.contracts.bounds import bounds
 from gradproof.frameworks.torch.contracts.contiguity import contiguity
 from gradproof.frameworks.torch.contracts.contract import Context, Contract, Outcome
 from gradproof.frameworks.torch.contracts.detached import detached
+from gradproof.frameworks.torch.contracts.initialised import initialised
 from gradproof.frameworks.torch.contracts.linear import linear
 from gradproof.frameworks.torch.contracts.no_mutation import no_mutation
 from gradproof.frameworks.torch.contracts.no_mutation_forward import no_mutation_forward
 from gradproof.frameworks.torch.contracts.repeatable import repeatable
+from gradproof.frameworks.torch.contracts.streams import streams
 from gradproof.frameworks.torch.contracts.undefined import undefined
 from gradproof.frameworks.torch.contracts.undefined_forward import undefined_forward
 
@@ -32,6 +36,10 @@ CONTRACTS = {
         Contract(name=ContractName.UNDEFINED_FORWARD, mode="forward", holds=excusing_torch(undefined_forward)),
         Contract(name=ContractName.NO_MUTATION_FORWARD, mode="forward", holds=no_mutation_forward),
         Contract(name=ContractName.BATCHED_FORWARD, mode="forward", holds=excusing_torch(batched_forward)),
+        Contract(name=ContractName.BOUNDS, mode="reverse", holds=bounds),
+        Contract(name=ContractName.INITIALISED, mode="reverse", holds=initialised),
+        Contract(name=ContractName.ALIGNMENT, mode="reverse", holds=excusing_torch(alignment)),
+        Contract(name=ContractName.STREAMS, mode="reverse", holds=streams),
     )
 }
 

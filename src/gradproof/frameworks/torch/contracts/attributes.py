@@ -106,7 +106,7 @@ def _raw(
         needed = [piece for piece, needs in zip(returned, node.needs_input_grad, strict=False) if needs]
         edges = [edge for edge in node.next_functions if edge[0] is not None]
         wanted = [gradient_metadata(following, number) for following, number in edges]
-    except Exception:  # an answer came through autograd: that it cannot be had past it tells nothing
+    except Exception:  # autograd itself gave a gradient, so a failure of this direct call proves nothing
         return
     for piece, meta in zip(needed, wanted, strict=True) if len(needed) == len(wanted) else ():
         if isinstance(piece, Tensor):

@@ -20,7 +20,7 @@ from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 def batched_forward(subject: TorchSubject, context: Context) -> Outcome:
     """Push two tangents forward as a batch and in a loop, and compare."""
-    if not isinstance(subject.call, Call):  # the derivative of a function differentiates within, as torch.func cannot
+    if not isinstance(subject.call, Call):  # it calls autograd inside, which vmap cannot batch
         return KEPT
     if subject.caller.draws:  # a batch may draw in another order
         return KEPT

@@ -18,8 +18,8 @@ from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 ROUNDINGS = 64.0  # units of rounding in the largest entry: sums are added up in another order, kernels differ
 NOISE = 64.0  # times the noise that was measured, where rounding alone does not explain a difference
-NUDGES = (40, 104, 168)  # units of rounding by which a vector is scaled, so that every step on the way is rounded anew
-STEP = 8.0  # units of rounding by which inputs are moved to the same end
+NUDGES = (40, 104, 168)  # units of rounding by which a vector is scaled, so that every operation is rounded anew
+STEP = 8.0  # units of rounding by which inputs are moved, for the same purpose
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,7 @@ def gap(
 ) -> Gap | None:
     """Return the largest difference between two vectors if rounding and `more` do not explain it, else None.
 
-    Entries whose expected value is not finite are skipped.
-
-    `noise` is measured only where a difference is suspected.
+    Entries whose expected value is not finite are skipped. `noise` is called only if there is a difference to explain.
     """
     if torch.equal(expected, found):
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from torch import Tensor
 
@@ -13,6 +14,7 @@ from gradproof.frameworks.torch.storage import refilled
 from gradproof.frameworks.torch.subject.calling import LARGE
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
+T = TypeVar("T")
 SPREADING = 1 << 12  # sparse inputs: from here on a contract that multiplies their memory must be asked for by name
 SHOWN = 4  # tensors named in a message
 
@@ -29,15 +31,22 @@ class Context:
     nondet_tol: float = 0.0
     dtypes: bool = True
     full: bool = False
-    _known: dict[str, Tensor] = field(default_factory=dict, repr=False, compare=False)
+    _known: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def pulled(self, subject: TorchSubject) -> tuple[Tensor, Tensor]:
         """Return a random incoming gradient and the gradient for it, which all contracts share."""
         return self.cotangent(subject), self.gradient(subject)
 
+    def once(self, name: str, compute: Callable[[], T]) -> T:
+        """Return what `compute` returns; contracts that share a name share the first answer."""
+        if name not in self._known:
+            self._known[name] = compute()
+        answer: T = self._known[name]
+        return answer
+
     def cotangent(self, subject: TorchSubject) -> Tensor:
         """Return the random incoming gradient; a large one is drawn again each time, to save memory."""
-        known = self._known.get("cotangent")
+        known: Tensor | None = self._known.get("cotangent")
         if known is None:
             known = subject.cotangent(self.seed)
             if subject.outputs.size < LARGE:
@@ -52,9 +61,8 @@ class Context:
 
     def gradient(self, subject: TorchSubject) -> Tensor:
         """Return the gradient for the random incoming gradient."""
-        if "gradient" not in self._known:
-            self._known["gradient"] = subject.pullback(self.cotangent(subject)).clone()  # a backward may reuse memory
-        return self._known["gradient"]
+        # a copy, since a backward may reuse memory
+        return self.once("gradient", lambda: subject.pullback(self.cotangent(subject)).clone())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """Contract: an output that changes with an input requires grad; otherwise the graph between them was cut.
 
-A function may return something detached beside other things, which is worth a note. A gradient is asked for as a whole.
+A function may return a detached output beside others on purpose: that is a note. A detached gradient is a finding,
+since all of it was asked for.
 """
 
 from __future__ import annotations

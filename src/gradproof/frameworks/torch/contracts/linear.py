@@ -1,8 +1,9 @@
 """Contract: a backward is linear in the incoming gradient.
 
-Zero is held to rounding. A multiple is held to half the digits: some rules, such as that of the matrix exponential,
-approximate, and how depends on the size of what comes in. A sum is held to one digit, since a function may cast to any
-precision on its way; its parts are zero where the others are not. What is not linear is seldom so by a little.
+An incoming gradient of zero must give zero up to rounding. A multiple must agree in half the digits: some rules, such
+as that of the matrix exponential, choose their approximation by the size of the incoming gradient. A sum must agree in
+one digit, since a function may cast to a low precision inside; the two terms of the sum have no entry in common.
+Backwards that are not linear are rarely off by less.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def raises_alike_for_empty_zeros(
 ) -> bool:
     """Return True if sparse zeros without entries raise the same error as undefined gradients.
 
-    Torch lets nobody put anything in the place of an undefined gradient, so they are put in that of ordinary ones.
+    Torch does not let a hook replace an undefined gradient, so the zeros replace ordinary gradients instead.
     """
     nodes, unused = custom_nodes(subject.results), set[Any]()
     emptied = False

@@ -22,7 +22,7 @@ from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 Row = list[Any]  # of tensors, or None where there is no gradient
 STEP = 2.0**-6  # of the inputs' size, to the other point of the batch
-ADVICE = "Look at the vmap staticmethod of {names}: which dimension it batches over, and what it makes of it."
+ADVICE = "Look at the vmap staticmethod of {names}: which dimension it batches over, and where it puts that dimension."
 
 
 def vmap_rules(subject: TorchSubject, context: Context) -> Outcome:

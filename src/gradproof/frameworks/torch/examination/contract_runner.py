@@ -27,7 +27,7 @@ def with_contracts(found: Judgement, subject: TorchSubject, mode: str, options: 
         outcome = _outcome(contract, subject, context)
         findings += outcome.findings
         notes += outcome.notes
-        if outcome.absent and options.contracts is None:
+        if outcome.absent and contract.name not in options.named_contracts:
             notes += [f"Contract '{contract.name}': {outcome.absent}"] if all_plain(subject) else []
         elif outcome.absent:
             findings += broken(contract.name, outcome.absent, hint="Add the rule, or do not ask for it.").findings
@@ -41,9 +41,8 @@ def with_contracts(found: Judgement, subject: TorchSubject, mode: str, options: 
 
 def _chosen(subject: TorchSubject, mode: str, options: Options) -> list[Contract]:
     """Return the contracts of this mode that were asked for, or those that are tested by default."""
-    if options.contracts is None:
-        return [each for each in CONTRACTS.values() if each.mode == mode and each.is_usual(subject)]
-    return [each for name, each in CONTRACTS.items() if each.mode == mode and name in options.contracts]
+    asked = [each for each in CONTRACTS.values() if each.mode == mode and options.asks_for(each.name)]
+    return asked if options.contracts is not None else [each for each in asked if each.is_usual(subject)]
 
 
 def _outcome(contract: Contract, subject: TorchSubject, context: Context) -> Outcome:

@@ -23,7 +23,7 @@ from gradproof.frameworks.torch.subject.arguments import Call
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 CHECKS = 256  # parts judged at most
-REPEATS = 3  # wrong calls of one kind of part, after which its other calls are not looked at
+REPEATS = 3  # wrong calls of one kind of part, after which its other calls are skipped
 SHOWN = 4
 KINDS = ("wrong-gradient", "non-finite-gradient", "backward-raised", "forward-raised", ContractName.DETACHED.value)
 Judge = Callable[[TorchSubject], Judgement]

@@ -49,7 +49,7 @@ class Call:
 
     result = "output"  # what the paths of results begin with
     nested = False  # whether the function itself pushes tangents forward
-    bypassed: frozenset[int] = frozenset()  # slots that are not used: the function has the caller's tensors by itself
+    bypassed: frozenset[int] = frozenset()  # slots that the function ignores, since it uses the caller's own tensors
 
     def __init__(self, function: Callable[..., Any], inputs: Any) -> None:
         if not callable(function):
@@ -114,8 +114,8 @@ class Call:
             self._own = len(owned)
             if lazy := [name for name, tensor, _ in owned if is_lazy(tensor)]:
                 raise InputError(
-                    f"{', '.join(lazy[:8])} of {self.name} have no size yet, as of a lazy module that has not been "
-                    "called. Call it once, and then check it."
+                    f"{', '.join(lazy[:8])} of {self.name} have no size yet, as in a lazy module before its first "
+                    "call. Call it once, then check it."
                 )
             yield from (Slot(name, tensor, buffer) for name, tensor, buffer in owned)
 
@@ -133,7 +133,7 @@ class Call:
             if not found:
                 known = ", ".join(slot.path for slot in self.slots[:12]) or "no tensor"
                 raise InputError(f"wrt={name!r} names no tensor among the inputs. There are: {known}.")
-            if len(found) > 1:  # a container: what cannot be differentiated in it is not meant
+            if len(found) > 1:  # a container: its members that cannot be differentiated are left out
                 meant = [number for number in found if self._checkable(self.slots[number])]
                 found = meant or found
             chosen += [number for number in found if number not in chosen]

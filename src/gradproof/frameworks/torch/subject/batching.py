@@ -65,7 +65,7 @@ class Batches:
                     return singly()  # which says what is undefined
                 here = {tensor.untyped_storage().data_ptr() for tensor in found[-1]}
                 if not here.isdisjoint(storages):
-                    return singly()  # which copies what comes in the same memory again
+                    return singly()  # which copies results that come in the same memory again
                 storages |= here
             stacks = [torch.stack(results) for results in zip(*found, strict=True)]
             return _rows(subject.outputs, stacks, count)
@@ -134,7 +134,7 @@ class Batches:
         kind: str,
         rows: int,
         batch: Callable[[], Tensor],
-        plain: Callable[[], Tensor],
+        single: Callable[[], Tensor],
         one_by_one: Callable[[], Tensor],
     ) -> Tensor:
         refused = self.subject.refused
@@ -144,7 +144,7 @@ class Batches:
             except Exception:  # not every function can be batched, and each says so in its own way
                 refused.add(kind)
             else:
-                if _same(found[-1], plain(), self.subject.numbers.precision):
+                if _same(found[-1], single(), self.subject.numbers.precision):
                     return found
                 refused.add(kind)
         return one_by_one()
@@ -175,7 +175,7 @@ def _own(stacks: list[Tensor]) -> list[Tensor]:
 
 def _vmapped(function: Callable[..., Any], stacks: Sequence[Tensor]) -> Sequence[Tensor]:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a slow batching rule is nothing to warn a user of
+        warnings.simplefilter("ignore")  # torch warns about slow batching rules, which is no concern of the user's here
         return torch.func.vmap(function, randomness="same")(*stacks)  # type: ignore[no-any-return]  # it wraps a function of ours
 
 
@@ -184,10 +184,10 @@ def _rows(space: Space, tensors: Sequence[Tensor], count: int) -> Tensor:
     return blocks[0] if len(blocks) == 1 else torch.cat(blocks, 1)
 
 
-def _same(batched: Tensor, plain: Tensor, precision: float) -> bool:
+def _same(batched: Tensor, single: Tensor, precision: float) -> bool:
     """Return True if two vectors differ by no more than another order of summation explains."""
-    sizes = plain.abs()
-    scale = float(torch.where(sizes.isfinite(), sizes, 0.0).max()) if plain.numel() else 0.0
-    gap = (batched - plain).abs()
-    either_nan = batched.isnan() & plain.isnan()
-    return bool(((gap <= SAME * precision * scale) | either_nan | (batched == plain)).all())
+    sizes = single.abs()
+    scale = float(torch.where(sizes.isfinite(), sizes, 0.0).max()) if single.numel() else 0.0
+    gap = (batched - single).abs()
+    either_nan = batched.isnan() & single.isnan()
+    return bool(((gap <= SAME * precision * scale) | either_nan | (batched == single)).all())

@@ -22,7 +22,7 @@ from gradproof.frameworks.torch.subject.captured_tensors import HeldBuffers
 from gradproof.frameworks.torch.subject.random_state import HeldGenerators
 
 LARGE = 1 << 16  # entries from which on a tensor that is not written to is passed without a copy
-REFUSED = "cannot have requires_grad True"  # torch's words for an argument that none of its rules is about
+REFUSED = "cannot have requires_grad True"  # torch's words for an argument that it has no derivative for
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class BypassedError(Exception):
 class Caller:
     """A function, the tensors it receives, and those of them that are varied.
 
-    Random draws are the same in every call. What the function is found to write to is copied afresh for every call.
+    Random draws are the same in every call. Tensors that the function writes to are copied for every call.
 
     A function may use the caller's own tensors instead of its arguments, such as the parameters of a module that it
     calls. These tensors then hold other memory while a call runs, and their own again afterwards.
@@ -121,7 +121,7 @@ class Caller:
         if self.needs_graph:
             return self._with_graph(tensors)
         try:
-            if not torch.is_grad_enabled() or dual_level_is_open():  # tangents need no graph, but its rules
+            if not torch.is_grad_enabled() or dual_level_is_open():  # tangents need grad mode, and no graph
                 return self._called(tensors)
             with torch.no_grad():
                 return self._called(tensors)
@@ -133,11 +133,14 @@ class Caller:
             self.needs_graph = True
             return result
 
-    def differentiably(self, leaves: Sequence[Tensor]) -> Any:
-        """Return the result for other varied tensors, with a graph that leads to them."""
+    def differentiably(self, leaves: Sequence[Tensor], rest: Sequence[Tensor] | None = None) -> Any:
+        """Return the result for other varied tensors, with a graph that leads to them.
+
+        `rest` are copies of all tensors, of which those that are not varied are used.
+        """
         if self.call.bypassed:
             raise BypassedError("the graph leads to the caller's own tensors")
-        return self._graphed(self._with(leaves))
+        return self._graphed(self._with(leaves, rest))
 
     def copies(self) -> list[Tensor]:
         """Return all tensors; those that are not varied as copies, or as views if they are large and not written to."""
@@ -238,7 +241,7 @@ def is_dual(tensor: Tensor) -> bool:
 
 
 def _is_ordinary(tensor: Tensor) -> bool:
-    """Return True if a tensor is numbers in memory, and nothing that a transformation of torch's made of them."""
+    """Return True if a tensor is no dual number and no wrapper of a `torch.func` transformation."""
     return not is_dual(tensor) and not is_transformed(tensor)
 
 
@@ -251,5 +254,5 @@ def _refuse_tangent(slot: Slot) -> None:
 
 
 def _same(before: Tensor, after: Tensor) -> bool:
-    """Whether a copy still is what it was copied from: never written to, of the same form, and equal bit for bit."""
+    """Return True if a copy was never written to and still equals the original, bit for bit."""
     return not version_of(after) and same_numbers(before, after)

@@ -39,7 +39,7 @@ def bypassed_slots(call: Call, varied: Sequence[int], captured: Sequence[Tensor]
         twice = sum(other is tensor for other in tensors) > 1
         if twice or not can_hold_other_memory(tensor):
             why = (
-                "stands among the inputs twice"
+                "is among the inputs twice"
                 if twice
                 else f"is {tensor.layout}, whose values torch cannot replace in place"
             )

@@ -39,7 +39,7 @@ def push(
 
 
 def push_level(function: Function, primals: Sequence[Tensor], tangents: Sequence[Tensor | None]) -> list[Tensor]:
-    """Return the tangents through torch's one level of dual numbers; a primal whose tangent is None stays plain."""
+    """Return the tangents through torch's one level of dual numbers; a primal whose tangent is None gets none."""
     _prepare()
     with torch.enable_grad(), forward_ad.dual_level():
         return [_tangent(result) for result in function([_dual(*pair) for pair in zip(primals, tangents, strict=True)])]

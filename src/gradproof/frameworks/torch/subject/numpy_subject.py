@@ -73,48 +73,48 @@ class InNumpy:
 
     @property
     def trouble(self) -> str:
-        """As of the subject."""
+        """Delegate to the subject."""
         return self._subject.trouble
 
     @property
     def point(self) -> Array:
-        """As of the subject."""
+        """Delegate to the subject."""
         return self._subject.point.numpy(force=True)
 
     def direction(self, seed: int, step: Step) -> Array:
-        """As of the subject."""
+        """Delegate to the subject."""
         return self._subject.direction(seed, step).numpy()
 
     def cotangent(self, seed: int) -> Array:
-        """As of the subject."""
+        """Delegate to the subject."""
         return self._subject.cotangent(seed).numpy()
 
     def evaluate(self, direction: Array, t: float) -> Array:
-        """As of the subject."""
+        """Delegate to the subject."""
         return self._asked(self._subject.evaluate, direction, t)
 
     def evaluate_along(self, direction: Array, steps: Sequence[float]) -> list[Array]:
-        """As of the subject."""
+        """Delegate to the subject."""
         return [self.evaluate(direction, t) for t in steps]
 
     def pullback(self, cotangent: Array, at: Array | None = None) -> Array:
-        """As of the subject."""
+        """Delegate to the subject."""
         return self._asked(self._subject.pullback, cotangent, None if at is None else torch.from_numpy(at))
 
     def pushforward(self, direction: Array, at: Array | None = None) -> Array:
-        """As of the subject."""
+        """Delegate to the subject."""
         return self._asked(self._subject.pushforward, direction, None if at is None else torch.from_numpy(at))
 
     def evaluate_many(self, directions: Array, t: float) -> Array:
-        """As of the subject."""
+        """Delegate to the subject."""
         return self._asked(self._subject.evaluate_many, directions, t)
 
     def pullback_many(self, cotangents: Array) -> Array:
-        """As of the subject."""
+        """Delegate to the subject."""
         return self._asked(self._subject.pullback_many, cotangents)
 
     def pushforward_many(self, directions: Array) -> Array:
-        """As of the subject."""
+        """Delegate to the subject."""
         return self._asked(self._subject.pushforward_many, directions)
 
     def _asked(self, question: Any, about: Array, *more: Any) -> Array:
@@ -131,7 +131,7 @@ class Doubles(InNumpy):
     """
 
     def direction(self, seed: int, step: Step) -> Array:
-        """As of the subject."""
+        """Delegate to the subject."""
         vector = self.inputs.random(2 * seed).numpy()
         for part, origin, scale in zip(self.inputs.parts, self._subject.origins(), self._subject.scales, strict=True):
             piece, place = vector[part.start : part.stop], origin.numpy()
@@ -145,20 +145,20 @@ class Doubles(InNumpy):
         return vector
 
     def evaluate(self, direction: Array, t: float) -> Array:
-        """As of the subject."""
+        """Delegate to the subject."""
         return self._values([direction], t)[0]
 
     def evaluate_many(self, directions: Array, t: float) -> Array:
-        """As of the subject."""
+        """Delegate to the subject."""
         batched = self._worth_a_batch("values", directions)
         return super().evaluate_many(directions, t) if batched else self._values(directions, t)
 
     def pullback(self, cotangent: Array, at: Array | None = None) -> Array:
-        """As of the subject."""
+        """Delegate to the subject."""
         return self._gradients([cotangent])[0] if at is None else super().pullback(cotangent, at)
 
     def pullback_many(self, cotangents: Array) -> Array:
-        """As of the subject."""
+        """Delegate to the subject."""
         batched = self._worth_a_batch("gradients", cotangents)
         return super().pullback_many(cotangents) if batched else self._gradients(cotangents)
 

@@ -68,7 +68,7 @@ def _bytes(state: torch.Tensor) -> bytes:
 class _PythonState:
     """The state of Python's global generator.
 
-    Python takes some 15 µs to hand it out, as 625 numbers, and is asked three times a check: its memory takes one.
+    `random.getstate` takes about 15 µs and is needed three times a check; reading the memory takes one.
     """
 
     twister: bytes | None
@@ -126,8 +126,8 @@ _MEMORY_IS_KNOWN = _memory_is_known()
 class _NumpyState:
     """The state of NumPy's global generator.
 
-    NumPy takes some 70 µs to hand it out, as much as a small function takes to evaluate: so the generator's memory is
-    compared with what it was when the state was last asked for, which takes one.
+    `get_state` takes about 70 µs, as long as a small function takes to evaluate. So the generator's memory is compared
+    with its contents at the last call, which takes 1 µs.
     """
 
     _last: _NumpyState | None = None

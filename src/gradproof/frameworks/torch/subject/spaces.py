@@ -63,7 +63,7 @@ class Space:
         self.parts: list[Part] = []
         self.size = 0
         self.precision = 0.0  # the spacing of numbers near one, the coarsest
-        self.largest = math.inf  # finite number in any dtype
+        self.largest = math.inf  # the largest number that all dtypes can hold
         self.tiny = 0.0  # distance between the smallest numbers
         self.plain = True  # nothing but strided tensors
         for path, tensor, chart in zip(paths, tensors, charts, strict=True):

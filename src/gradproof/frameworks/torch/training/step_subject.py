@@ -125,7 +125,7 @@ class LossAlongStep:
 
     @property
     def claim_rounding(self) -> float:
-        """How far rounding in the gradient entries may put the claim off."""
+        """The error in the claim that rounding in the gradient entries may cause."""
         return BACKWARD_ROUNDING * self.numbers.precision * float(self._step.contributions.abs().sum())
 
     def direction(self, seed: int, step: Step) -> Tensor:
@@ -214,7 +214,7 @@ class LossAlongStep:
             self._step.after.write_to(self._step.parameters)
 
     def _unit_of_t(self) -> float:
-        """Return the t at which the first parameter to do so moves by its own scale."""
+        """Return the smallest t at which some parameter moves by its own scale."""
         units = []
         for part in self._step.space.parts:
             moved = float(self._delta[part.start : part.stop].norm()) / math.sqrt(max(1, part.stop - part.start))
