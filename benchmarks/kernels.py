@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+from torch.nn import functional
 
 import gradproof
 
@@ -49,17 +49,17 @@ def _attention(x: Tensor) -> Tensor:
 
 
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "gelu": F.gelu,
-    "silu": F.silu,
+    "gelu": functional.gelu,
+    "silu": functional.silu,
     "tanh": torch.tanh,
-    "squared relu": lambda x: F.relu(x) ** 2,
-    "swiglu": lambda x: F.silu(x[:, : x.shape[1] // 2]) * x[:, x.shape[1] // 2 :],
+    "squared relu": lambda x: functional.relu(x) ** 2,
+    "swiglu": lambda x: functional.silu(x[:, : x.shape[1] // 2]) * x[:, x.shape[1] // 2 :],
     "softmax": lambda x: x.softmax(-1),
     "log softmax": lambda x: x.log_softmax(-1),
-    "layer norm": lambda x: F.layer_norm(x, x.shape[-1:]),
+    "layer norm": lambda x: functional.layer_norm(x, x.shape[-1:]),
     "rms norm": lambda x: x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt(),
     "l2 norm": lambda x: x.norm(dim=-1),
-    "cross entropy": lambda x: F.cross_entropy(x, torch.arange(x.shape[0]) % x.shape[1], reduction="none"),
+    "cross entropy": lambda x: functional.cross_entropy(x, torch.arange(x.shape[0]) % x.shape[1], reduction="none"),
     "rotary": _rotary,
     "cumulative sum": lambda x: x.cumsum(-1),
     "linear": lambda x: x @ _weight(x.shape[1], 16),
@@ -252,11 +252,8 @@ def main() -> int:
         else:
             planted[case.bug, short][verdict] += 1
         if arguments.show and (verdict != "pass") == (case.bug == RIGHT):
-            print(
-                f"{case.kind}: {case.function} {short}, {case.bug}: {verdict} {report.reason} {report.message or report.findings}"[
-                    :300
-                ]
-            )
+            found = report.message or "; ".join(finding.message for finding in report.findings)
+            print(f"{case.kind}: {case.function} {short}, {case.bug}: {verdict} {found}"[:300])
     for title, table in (("right kernels", right), ("planted bugs", planted)):
         print(f"\n{title:24} {'':10} {'pass':>6} {'fail':>6} {'inconclusive':>13}")
         for (name, short), counts in table.items():

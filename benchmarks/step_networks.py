@@ -60,7 +60,7 @@ def sparse(between: Callable[[], nn.Module]) -> nn.Module:
 def graph() -> nn.Module:
     ring = torch.stack([torch.arange(5), torch.arange(5).roll(1)])
     edges = torch.cat([ring, ring.flip(0)], 1)
-    first = GraphConvolution(4, 8, edge_index=edges, nodes=5, weighing="softmax")
+    first = GraphConvolution(4, 8, edge_index=edges, nodes=5, normalization="softmax")
     second = GraphConvolution(8, 3, edge_index=edges, nodes=5)
     return nn.Sequential(nn.Unflatten(1, (5, 4)), first, nn.ReLU(), second, nn.Flatten(), nn.Linear(15, 3))
 

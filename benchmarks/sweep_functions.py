@@ -169,7 +169,7 @@ def casts() -> Iterator[Case]:
 # ── rough: values that change on scales far below usual steps, or that are mostly rounding ───────────────────────────
 
 
-def _ripples(k: float, x: Tensor) -> Tensor:
+def _oscillating(k: float, x: Tensor) -> Tensor:
     return x + (k * x).sin() / k
 
 
@@ -206,8 +206,8 @@ def _with_huge(size: float) -> Tensor:
 def entrywise() -> Iterator[tuple[str, Rule]]:
     """Rough functions of any shape."""
     for exponent in range(5, 10):
-        function = partial(_ripples, 10.0**exponent)
-        yield f"ripples 1e{exponent}", Rule(function, function)
+        function = partial(_oscillating, 10.0**exponent)
+        yield f"oscillation 1e{exponent}", Rule(function, function)
     yield "sin(1e6 x)", Rule(*2 * (lambda x: (1e6 * x).sin(),))
     for exponent in range(3, 8):
         function = partial(_from_table, 10.0**-exponent)

@@ -15,7 +15,7 @@ def main() -> list[float]:
     nodes, neighbours = 60, 4
     targets = torch.arange(nodes).repeat_interleave(neighbours)
     sources = torch.cat([torch.randperm(nodes)[:neighbours] for _ in range(nodes)])
-    layer = GraphConvolution(8, 8, edge_index=torch.stack([sources, targets]), nodes=nodes, weighing="softmax")
+    layer = GraphConvolution(8, 8, edge_index=torch.stack([sources, targets]), nodes=nodes, normalization="softmax")
     net = nn.Sequential(layer, nn.Tanh(), nn.Linear(8, 8))
     features = torch.randn(20, nodes, 8)
     wanted = features[:, sources[::neighbours]]  # the first neighbour of each node

@@ -13,8 +13,8 @@ DTYPES = (torch.float64, torch.complex128)
 RING = torch.tensor([[0, 1, 2, 3, 0], [1, 2, 3, 0, 2]])
 
 
-def graph_layer(dtype=torch.float64, weighing="free", features=(3, 2)):
-    layer = GraphConvolution(*features, edge_index=RING, nodes=4, weighing=weighing, dtype=dtype)
+def graph_layer(dtype=torch.float64, normalization="free", features=(3, 2)):
+    layer = GraphConvolution(*features, edge_index=RING, nodes=4, normalization=normalization, dtype=dtype)
     with torch.no_grad():
         layer.edge_weight.copy_(torch.randn(5, dtype=dtype))
     return layer
@@ -34,11 +34,11 @@ def test_derivatives_of_the_sparse_linear_layer_are_verified(dtype, order):
 
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize(
-    ("dtype", "weighing"), [(torch.float64, "free"), (torch.float64, "softmax"), (torch.complex128, "free")]
+    ("dtype", "normalization"), [(torch.float64, "free"), (torch.float64, "softmax"), (torch.complex128, "free")]
 )
 @pytest.mark.parametrize("features", [(3, 2), (2, 3)])
-def test_derivatives_of_the_graph_convolution_are_verified(dtype, weighing, features, order):
-    layer = graph_layer(dtype, weighing, features)
+def test_derivatives_of_the_graph_convolution_are_verified(dtype, normalization, features, order):
+    layer = graph_layer(dtype, normalization, features)
     x = torch.randn(4, features[0], dtype=dtype, requires_grad=True)
 
     report = gradproof.check(layer, x, modes=("reverse", "forward"), order=order, seed=0)
@@ -66,7 +66,7 @@ def test_a_graph_convolution_sums_what_arrives(features):
 
 
 def test_softmax_weighs_what_arrives_at_each_node():
-    layer = graph_layer(weighing="softmax", features=(1, 1))
+    layer = graph_layer(normalization="softmax", features=(1, 1))
     with torch.no_grad():
         layer.linear.weight.fill_(1.0)
         layer.linear.bias.zero_()
@@ -201,7 +201,7 @@ def test_layers_say_what_they_are():
         (lambda: SparseLinear.from_linear(nn.Linear(6, 4), density=2.0), "from 0 to 1"),
         (lambda: graph_layer()(torch.ones(3, 3)), "4 nodes × 3 features"),
         (lambda: GraphConvolution(1, 1, edge_index=RING, nodes=3), "out of range"),
-        (lambda: GraphConvolution(1, 1, edge_index=RING, nodes=4, weighing="mean"), "free, softmax"),
+        (lambda: GraphConvolution(1, 1, edge_index=RING, nodes=4, normalization="mean"), "free, softmax"),
         (lambda: Pattern.of(torch.ones(2, 3, 3).to_sparse_csr()).as_csr(), "is a batch"),
     ],
 )

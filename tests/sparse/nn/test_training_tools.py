@@ -21,7 +21,7 @@ from support.two_processes import RING, batch, model, train
 LAYERS = {
     "linear": lambda: SparseLinear(3, 2, density=0.5),
     "convolution": lambda: GraphConvolution(3, 2, edge_index=RING, nodes=4),
-    "softmax": lambda: GraphConvolution(3, 2, edge_index=RING, nodes=4, weighing="softmax"),
+    "softmax": lambda: GraphConvolution(3, 2, edge_index=RING, nodes=4, normalization="softmax"),
 }
 COMPILER = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
 

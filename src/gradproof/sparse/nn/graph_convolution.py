@@ -11,21 +11,22 @@ from gradproof.sparse.autograd.reductions import row_softmax
 from gradproof.sparse.nn.pattern_module import PatternModule, require_differentiable
 from gradproof.sparse.pattern import Pattern
 
-WEIGHINGS = ("free", "softmax")
+NORMALIZATIONS = ("free", "softmax")
 
 
 class GraphConvolution(PatternModule):
     """y = A x W + b, where A is the weighted adjacency matrix of a graph, and its values are learnt.
 
-    `edge_index` has sources above targets. With `weighing="softmax"` the weights of the edges into a node are positive
-    and sum to one. With "free" they are unconstrained, and initialized to one over the number of edges into the node.
+    `edge_index` has sources above targets. With `normalization="softmax"` the weights of the edges into a node are
+    positive and sum to one. With "free" they are unconstrained, and initialized to one over the number of edges into
+    the node.
 
     >>> import torch
     >>> ring = torch.tensor([[0, 1, 2], [1, 2, 0]])
     >>> layer = GraphConvolution(4, 2, edge_index=ring, nodes=3)
     >>> layer
     GraphConvolution(
-      4 -> 2, nodes=3, edges=3, weighing=free
+      4 -> 2, nodes=3, edges=3, normalization=free
       (linear): Linear(in_features=4, out_features=2, bias=True)
     )
     >>> layer(torch.randn(3, 4)).shape
@@ -42,15 +43,22 @@ class GraphConvolution(PatternModule):
         edge_index: Tensor,
         nodes: int,
         bias: bool = True,
-        weighing: str = "free",
+        normalization: str = "free",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        if weighing not in WEIGHINGS:
-            raise InputError(f"weighing={weighing!r} is not known. Choose one of {', '.join(WEIGHINGS)}.")
+        if normalization not in NORMALIZATIONS:
+            raise InputError(
+                f"normalization={normalization!r} is not known. Choose one of {', '.join(NORMALIZATIONS)}."
+            )
         require_differentiable(dtype)
         super().__init__()
-        self.in_features, self.out_features, self.nodes, self.weighing = in_features, out_features, nodes, weighing
+        self.in_features, self.out_features, self.nodes, self.normalization = (
+            in_features,
+            out_features,
+            nodes,
+            normalization,
+        )
         pattern = Pattern.from_edge_index(edge_index, nodes=nodes)
         self.register_buffer("edge_index", edge_index.clone().to(device) if device else edge_index.clone())
         self.edge_weight = nn.Parameter(torch.empty(pattern.entries, device=device, dtype=dtype))
@@ -68,7 +76,7 @@ class GraphConvolution(PatternModule):
     @torch.no_grad()
     def reset_parameters(self) -> None:
         """Initialize: every node takes the mean of its messages."""
-        if self.weighing == "softmax":
+        if self.normalization == "softmax":
             self.edge_weight.zero_()
         else:
             edges = self.pattern.by_rows.crow_indices.diff().clamp(min=1).to(self.edge_weight.dtype)
@@ -83,7 +91,7 @@ class GraphConvolution(PatternModule):
                 f"{self.in_features} features."
             )
         weights: Tensor = self.edge_weight
-        if self.weighing == "softmax":
+        if self.normalization == "softmax":
             weights = row_softmax((self.pattern, weights))
         if self.out_features < self.in_features:  # multiply by W first: the messages are shorter
             messages = matmul((self.pattern, weights), nn.functional.linear(x, self.linear.weight))
@@ -94,4 +102,5 @@ class GraphConvolution(PatternModule):
     def extra_repr(self) -> str:
         """Describe the layer."""
         edges = self.edge_weight.numel()
-        return f"{self.in_features} -> {self.out_features}, nodes={self.nodes}, edges={edges}, weighing={self.weighing}"
+        shape = f"{self.in_features} -> {self.out_features}, nodes={self.nodes}, edges={edges}"
+        return f"{shape}, normalization={self.normalization}"

@@ -15,9 +15,9 @@ from torch import Tensor
 from gradproof.engine.subject import DerivativeError
 from gradproof.frameworks.torch.contracts.comparison import gap, largest, noise_of_pullback, noise_of_values
 from gradproof.frameworks.torch.contracts.contract import Context, Outcome
-from gradproof.frameworks.torch.contracts.pullbacks import coordinates, describe
+from gradproof.frameworks.torch.contracts.pullbacks import coordinates
 from gradproof.frameworks.torch.storage import refilled
-from gradproof.frameworks.torch.subject.error_messages import shapes
+from gradproof.frameworks.torch.subject.error_messages import describe, shapes
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 FORWARD, BACKWARD = "forward", "backward"
