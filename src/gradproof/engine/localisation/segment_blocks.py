@@ -51,6 +51,8 @@ def by_blocks(question: Question, whole: SegmentResult, seed: int, options: Prob
                     return replace(result, moving=mask)
             needed = max(needed, error_needed(segment))
         resolutions.append(needed)
+    if not any(resolutions):  # a single input has no blocks
+        return replace(whole, outcome=Outcome.UNDECIDED)
     absolute = min([whole.resolution.absolute, *resolutions])
     largest = whole.resolution.absolute / whole.resolution.relative if whole.resolution.relative else 0.0
     resolution = Resolution(absolute=absolute, relative=absolute / largest if largest else float("inf"))
