@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from gradproof._check import assert_gradients, check
+from gradproof._compare import assert_equivalent, compare
 from gradproof._report import GradientError, Report, reports_from_json, reports_to_html, reports_to_json
 from gradproof.engine.results import (
     Checked,
@@ -47,9 +48,11 @@ __all__ = [
     "Resolution",
     "TaylorPoint",
     "Verdict",
+    "assert_equivalent",
     "assert_gradients",
     "check",
     "check_step",
+    "compare",
     "gradcheck",
     "gradgradcheck",
     "replace_gradcheck",
