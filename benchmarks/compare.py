@@ -102,14 +102,14 @@ def conditioning(pair: Pair, inputs: Sequence[Tensor], incoming: Tensor) -> tupl
     """Return the exact results, and how far a unit in the last place and plain rounding change each entry."""
     exact = results(pair.reference, doubled(inputs), incoming)
     scatter, rounding = ([torch.zeros_like(each) for each in exact] for _ in range(2))
-    for number in range(SAMPLES):
-        beside = moved([*inputs, incoming], 10_007 * number + 5)
+    for number in range(2 * SAMPLES):  # half of them farther away, where intermediate numbers are rounded afresh
+        beside = moved([*inputs, incoming], 10_007 * number + 5, far=number >= SAMPLES)
         point = [tensor.requires_grad_(each.requires_grad) for tensor, each in zip(beside[:-1], inputs, strict=True)]
         there = results(pair.reference, doubled(point), beside[-1])
         plain = results(pair.reference, point, beside[-1])
         for k, each in enumerate(exact):
-            scatter[k] += (there[k] - each).square() / SAMPLES
-            rounding[k] += (plain[k] - there[k]).square() / SAMPLES
+            scatter[k] += (there[k] - each).square() / SAMPLES if number < SAMPLES else 0
+            rounding[k] += (plain[k] - there[k]).square() / (2 * SAMPLES)
     return exact, [torch.maximum(a, b).sqrt() for a, b in zip(scatter, rounding, strict=True)]
 
 
