@@ -318,3 +318,58 @@ def test_reports_are_rendered_and_read_back():
     assert gradproof.Report.from_json(report.to_json()) == report
     assert "gradproof.compare(" in report._repr_html_()
     assert "against plain" in str(report)
+
+
+def test_points_that_a_kernel_does_not_accept_are_left_out():
+    def kernel(x):
+        if bool((x.detach() != x0.detach()).any()):
+            raise ValueError("not these")
+        return fused(x)
+
+    x0 = point(8, 8)
+    report = compare(kernel, plain, x0, seed=0)
+
+    assert report.passed
+    assert any("left out" in note for note in report.notes)
+
+
+class OnlyIn(torch.autograd.Function):
+    """A product whose backward knows some dtypes alone."""
+
+    @staticmethod
+    def forward(ctx, x, dtypes):
+        ctx.dtypes = dtypes
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        if gradient.dtype not in ctx.dtypes:
+            raise NotImplementedError(f"no {gradient.dtype}")
+        return 2 * gradient, None
+
+
+def test_a_reference_whose_backward_raises_in_double_precision_is_refused():
+    with pytest.raises(gradproof.InputError, match="backward of"):
+        compare(lambda x: 2 * x, lambda x: OnlyIn.apply(x, [torch.bfloat16]), point(8, 8), seed=0)
+
+
+def test_a_reference_whose_backward_raises_in_half_precision_leaves_conditioning_and_storage():
+    report = compare(lambda x: 2 * x, lambda x: OnlyIn.apply(x, [torch.float64]), point(8, 8), seed=0)
+
+    assert report.passed
+    assert any("not known" in note for note in report.notes)
+
+
+def test_a_reference_of_a_fixed_precision_does_not_judge_a_kernel_that_is_as_precise():
+    def reference(x):
+        y = x.float()
+        return (0.5 * y * (1 + torch.erf(y / 2**0.5))).to(x.dtype)
+
+    def kernel(x):
+        return 0.5 * x * torch.special.erfc(-x / 2**0.5)
+
+    x = point(16, 32, dtype=torch.float32)
+    undecided, wrong = (compare(function, reference, x, seed=0) for function in (kernel, lambda x: 1.0001 * kernel(x)))
+
+    assert (undecided.verdict, undecided.reason) == (Verdict.INCONCLUSIVE, Reason.QUANTISED)
+    assert wrong.verdict is Verdict.FAIL

@@ -1,4 +1,4 @@
-"""Kernels and their references: the benchmark's cases, a few seeds of each (`python -m benchmarks.compare` has more)."""
+"""Kernels and their references: the cases of `python -m benchmarks.compare`, a few seeds of each."""
 
 from __future__ import annotations
 

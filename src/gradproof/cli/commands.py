@@ -1,4 +1,4 @@
-"""The commands: check a function, compare it with a reference, render reports, show a demonstration, examine the installation.
+"""The commands: check or compare functions, render reports, show a demonstration, examine the installation.
 
 torch and whatever renders is imported by the command that needs it, so that `gradproof --help` is quick.
 """

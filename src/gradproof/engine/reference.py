@@ -30,8 +30,8 @@ TAIL = (0.5, 0.75, 0.9, 0.95, 0.98)  # of the entries: where the errors of the i
 BEYOND = 8  # entries beyond a quantile: fewer may be wrong ones, and do not widen any bar
 POOLED = 32  # entries: fewer do not show a level
 CONFIRMED = 16  # draws: from here on the scatter of one entry's error over draws is known to a fifth
-# times the expected error that another implementation may err: a margin for other approximations of elementary functions
-# (FlashAttention's tests allow twice the plain error). It does not show in 16 bits, unless entries are too few to pool
+# times the expected error that another implementation may err: a margin for other approximations of elementary
+# functions (FlashAttention's tests allow twice the plain error). It does not show in 16 bits, unless entries are few
 ANOTHER = 1.5
 COARSE = 2.0**-12  # units of rounding above it are of 16 bits: nobody accumulates in them
 # times the plain error that the level may be: a sum of 4,096 terms in sequence errs 8 times as much as one in blocks
@@ -170,6 +170,14 @@ class ErrorStatistics:
     def has_plain(self) -> bool:
         """Whether the plain reference runs in the implementation's precision."""
         return self._planned > 0
+
+    @property
+    def is_reference_alike(self) -> bool:
+        """Whether the reference gives the same in both precisions, and other numbers than the implementation.
+
+        It then computes in one fixed precision, which is that of the implementation, and errs as much as that.
+        """
+        return self.has_plain and not self.largest_plain and self.largest_error > 0 and self.unit < COARSE
 
     @property
     def is_deterministic(self) -> bool:

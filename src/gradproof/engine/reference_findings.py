@@ -10,6 +10,7 @@ from gradproof.engine.reference import RATE, Allowance, ErrorStatistics
 from gradproof.engine.reference_patterns import diagnoses
 from gradproof.engine.results import Entry, Finding, Obstacle, Place, Reason, Resolution
 from gradproof.engine.subject import Array
+from gradproof.engine.thresholds import FELT
 from gradproof.engine.verdict import EMPTY, Judgement, together
 
 SHOWN = 8  # entries of a finding
@@ -73,6 +74,12 @@ def _judged(compared: Compared, entries: int) -> Judgement:
     if obstacle is not None:
         return Judgement(obstacle=obstacle, notes=notes, resolution=resolution)
     finding = _finding(compared, allowance)
+    if (
+        finding is not None
+        and statistics.is_reference_alike
+        and statistics.largest_error <= FELT * statistics.unit * largest
+    ):
+        return Judgement(obstacle=_no_more_precise(compared), notes=notes, resolution=resolution)
     return Judgement(findings=() if finding is None else (finding,), notes=notes, resolution=resolution)
 
 
@@ -94,6 +101,15 @@ def _obstacle(compared: Compared, entries: int) -> Obstacle | None:
             "Pass smaller inputs.",
         )
     return None
+
+
+def _no_more_precise(compared: Compared) -> Obstacle:
+    return Obstacle(
+        Reason.QUANTISED,
+        f"{compared.name} differs by more than the rounding of the kernel, and the reference gives the same in a "
+        f"higher precision: it computes in a fixed one, and may err itself. {_errors(compared, short=True)}",
+        "Let the reference compute in the dtype of its inputs.",
+    )
 
 
 def _left_out(compared: Compared) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -13,6 +13,7 @@ from gradproof.engine.reference_findings import Compared, judged
 from gradproof.engine.results import Finding, Obstacle, Reason
 from gradproof.engine.subject import DerivativeError
 from gradproof.engine.verdict import Judgement
+from gradproof.errors import InputError
 from gradproof.frameworks.torch.comparison.implementation import Evaluation
 from gradproof.frameworks.torch.comparison.pair import Pair
 from gradproof.frameworks.torch.comparison.perturbation import incoming_like, moved
@@ -48,7 +49,7 @@ class Comparing:
         obstacle, connected = self._connection(reference)
         self._origin = Draw(self.pair.point, self._incoming(connected))
         self._gradients = self.pair.varied if connected else {}
-        exact = self._read(reference, self._origin)
+        exact = self._read_reference(reference)
         self._statistics = {
             path: ErrorStatistics(torch, exact[path], form_of(tensor), unit=self.pair.unit)
             for path, tensor in (self._results | self._gradients).items()
@@ -59,16 +60,24 @@ class Comparing:
             return Judgement(findings=(_raised(self.pair.kernel.call.name, error),), notes=tuple(self.pair.notes))
         self._add(self._origin, exact, first)
         for number in range(1, draws):
-            self._add_beside(number)
+            self._try(self._add_beside, number)
         self._repeat(first)
         found = judged(self.compared)
         if found.findings:
             for number in range(draws, draws + CONFIRMING, 2):
-                self._add_beside(number)
-                self._add_far(number + 1)
+                self._try(self._add_beside, number)
+                self._try(self._add_far, number + 1)
             found = judged(self.compared)
         notes = (*found.notes, *self.pair.notes)
         return replace(found, obstacle=found.obstacle or obstacle, notes=notes)
+
+    def _try(self, add: Callable[[int], None], number: int) -> None:
+        """Add a draw, unless a function does not accept it, as beyond the edge of its domain."""
+        try:
+            add(number)
+        except Exception as error:
+            note = f"A point beside the given one raised {type(error).__name__}, and was left out."
+            self.pair.notes += [note] * (note not in self.pair.notes)
 
     @property
     def compared(self) -> list[Compared]:
@@ -145,7 +154,11 @@ class Comparing:
             return None
         kinds = {path: result.dtype for path, result in evaluation.results.items()}
         kinds |= {path: self.pair.lowered or tensor.dtype for path, tensor in self._gradients.items()}
-        plain = self._read(evaluation, draw)
+        try:
+            plain = self._read(evaluation, draw)
+        except DerivativeError as error:
+            self.pair.give_up_plain(str(error))
+            return None
         if lowered:
             exact = self._read(self.pair.precisely(draw.point), draw)
         for path, statistics in self._statistics.items():
@@ -166,6 +179,15 @@ class Comparing:
         self.pair.notes.append(
             f"{self.pair.kernel.call.name} is nondeterministic. The differences between its calls are allowed for."
         )
+
+    def _read_reference(self, evaluation: Evaluation) -> dict[str, Tensor]:
+        try:
+            return self._read(evaluation, self._origin)
+        except DerivativeError as error:
+            raise InputError(
+                f"The backward of {self.pair.reference.call.name} raised {error} A reference is differentiated in a "
+                "higher precision than the kernel. Write it with operations that allow this."
+            ) from error
 
     def _read(self, evaluation: Evaluation, draw: Draw) -> dict[str, Tensor]:
         """Return the values and gradients of a call by path, as flat real vectors in double precision."""

@@ -102,13 +102,17 @@ class Pair:
         except InputError:
             raise
         except Exception as error:
-            self._plain_raises = True
-            self.notes.append(
-                f"{self.reference.call.name} raised {type(error).__name__} in the kernel's precision: its error there "
-                "is not known, and only conditioning and storage are allowed for."
-            )
+            self.give_up_plain(type(error).__name__)
             return None
         return found
+
+    def give_up_plain(self, raised: str) -> None:
+        """Note that the reference or its backward raised in the kernel's precision, and do not call it there again."""
+        self._plain_raises = True
+        self.notes.append(
+            f"{self.reference.call.name} raised {raised} in the kernel's precision: its error there is not known, and "
+            "only conditioning and storage are allowed for."
+        )
 
     def _given(self, point: Sequence[Tensor]) -> list[Tensor]:
         """Return the tensors of the reference: the kernel's, and its own parameters where the kernel has none."""
