@@ -373,3 +373,14 @@ def test_a_reference_of_a_fixed_precision_does_not_judge_a_kernel_that_is_as_pre
 
     assert (undecided.verdict, undecided.reason) == (Verdict.INCONCLUSIVE, Reason.QUANTISED)
     assert wrong.verdict is Verdict.FAIL
+
+
+def test_a_wrong_entry_of_a_function_without_rounding_errors_is_found():
+    def kernel(x):
+        y = x.clone()
+        y[3, 4] = y[3, 4] * (1 + 16 * torch.finfo(x.dtype).eps)
+        return y
+
+    report = compare(kernel, lambda x: x.clone(), point(16, 32, dtype=torch.float32), seed=0)
+
+    assert [entry.index for entry in report.findings[0].entries] == [(3, 4)]
