@@ -83,6 +83,20 @@ def test_it(gradproof):
     run(suite).assert_outcomes(passed=1)
 
 
+def test_the_fixture_compares_a_kernel_with_its_reference(run):
+    suite = f"""{FUNCTIONS}
+import pytest
+
+@pytest.mark.gradproof(coverage="full", seed=7)
+def test_right(gradproof):
+    assert gradproof.compare(torch.sin, lambda x: (x / 2).sin() * (x / 2).cos() * 2, x).seed == 7
+
+def test_wrong(gradproof):
+    gradproof.compare(Half.apply, torch.sin, x)
+"""
+    run(suite).assert_outcomes(passed=1, failed=1)
+
+
 def test_an_inconclusive_check_fails_its_test(run):
     suite = FUNCTIONS + "\ndef test_it(gradproof):\n    gradproof(torch.relu, torch.zeros_like(x).requires_grad_())\n"
     result = run(suite)

@@ -35,6 +35,8 @@ assert_type(report.to_json(), str)
 assert_type(gradproof.reports_from_json(""), tuple[gradproof.Report, ...])
 assert_type(gradproof.gradcheck(torch.sin, (x,), fast_mode=True), bool)
 assert_type(gradproof.check_step(torch.optim.SGD([x]), lambda: x.sum(), [x]), gradproof.Report)
+assert_type(gradproof.compare(torch.sin, torch.sin, x, draws=3), gradproof.Report)
+gradproof.assert_equivalent(torch.sin, torch.sin, x, wrt=0)
 gradproof.assert_gradients(torch.sin, x, order=2, contracts=("linear",))
 try:
     gradproof.assert_gradients(torch.sin, x)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradproof._check import assert_gradients, check
 from gradproof._check_sizes import check_sizes
+from gradproof._compare import assert_equivalent, compare
 from gradproof._report import GradientError, Report, reports_from_json, reports_to_html, reports_to_json
 from gradproof.engine.results import (
     Checked,
@@ -48,10 +49,12 @@ __all__ = [
     "Resolution",
     "TaylorPoint",
     "Verdict",
+    "assert_equivalent",
     "assert_gradients",
     "check",
     "check_sizes",
     "check_step",
+    "compare",
     "gradcheck",
     "gradgradcheck",
     "replace_gradcheck",

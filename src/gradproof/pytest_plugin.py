@@ -15,6 +15,7 @@ from typing import Any, Unpack
 import pytest
 
 from gradproof._check import check
+from gradproof._compare import CompareOptions, compare
 from gradproof._examine import session
 from gradproof._options import CheckOptions
 from gradproof._report import GradientError, Report, reports_from_json, reports_to_html, reports_to_json
@@ -74,6 +75,21 @@ class Checker:
     def check(self, func: Callable[..., Any], inputs: Any, **options: Unpack[CheckOptions]) -> Report:
         """Return the report of a check, whatever its verdict."""
         return check(func, inputs, **{**self.options, **options})
+
+    def compare(
+        self,
+        func: Callable[..., Any],
+        reference: Callable[..., Any],
+        inputs: Any,
+        **options: Unpack[CompareOptions],
+    ) -> Report:
+        """Fail the test unless `func` is equivalent to `reference`. The options are those of `gradproof.compare`."""
+        __tracebackhide__ = True
+        shared = {name: value for name, value in self.options.items() if name in CompareOptions.__annotations__}
+        report = compare(func, reference, inputs, **{**shared, **options})
+        if not report.passed:
+            raise GradientError(str(report), report)
+        return report
 
 
 @pytest.fixture(name="gradproof")

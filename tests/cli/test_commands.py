@@ -83,6 +83,19 @@ def gradproof(here):
     return run
 
 
+def test_a_kernel_is_compared_with_its_reference(gradproof, here):
+    right = gradproof("compare", "torch:mul", "mine:product", *["randn(8,4,dtype=bfloat16)"] * 2, "--json", "out.json")
+    wrong = gradproof(
+        "compare", "torch:add", "mine:product", "float32 randn(8,4)", "float32 randn(8,4)", "--draws", "3"
+    )
+    misuse = gradproof("compare", "mine:broken", "torch:sin", "randn(3)")
+
+    assert (right.exit_code, wrong.exit_code, misuse.exit_code) == (0, 1, 2)
+    assert json.loads((here / "out.json").read_text())["subject"]["reference"] == "product"
+    assert "wrong in" in wrong.output
+    assert "raised RuntimeError at the given inputs" in misuse.output
+
+
 # ── as a process ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

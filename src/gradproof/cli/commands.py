@@ -1,4 +1,4 @@
-"""The commands: check a function, render reports, show a demonstration, examine the installation.
+"""The commands: check or compare functions, render reports, show a demonstration, examine the installation.
 
 Each command imports torch and the renderers when it needs them, so that `gradproof --help` is fast.
 """
@@ -13,6 +13,8 @@ from typing import Any
 import click
 
 from gradproof._check import check as check_gradients
+from gradproof._compare import DRAWS
+from gradproof._compare import compare as compare_implementations
 from gradproof._examine import session
 from gradproof._options import CONTRACT_GROUPS, ContractName
 from gradproof._report import Report, reports_from_json, reports_to_html, reports_to_json
@@ -88,9 +90,7 @@ def check(function: str, inputs: tuple[str, ...], **options: Any) -> None:
     randint(5, high=3)' (fixed: needs no gradient), a number, or a MODULE:FACTORY that makes one input, or all.
     """
     json_file, html_file = options.pop("json_file"), options.pop("html_file")
-    subject = resolve(function)
-    if isinstance(subject, type):
-        raise Misuse(f"{function} is a class. Name an instance, a function, or the apply of an autograd Function.")
+    subject = _callable(function)
     seed = session.chosen_seed(options["seed"])
     chosen = options | {
         "wrt": [int(each) if each.isdigit() else each for each in options["wrt"]] or None,
@@ -105,6 +105,40 @@ def check(function: str, inputs: tuple[str, ...], **options: Any) -> None:
         raise
     except Exception as error:
         raise Misuse(f"{function} could not be called: {one_line(error)}.") from None
+    _deliver([report], json_file, html_file)
+
+
+@main.command()
+@click.argument("function", metavar="MODULE:KERNEL")
+@click.argument("reference", metavar="MODULE:REFERENCE")
+@click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
+@click.option("--wrt", multiple=True, metavar="WHICH", help="Compare this gradient alone: a position, name or path.")
+@click.option("--draws", type=int, default=DRAWS, show_default=True, help="The number of points that are compared.")
+@click.option("--contracts", metavar="NAMES", default="none", help="Laws of the kernel's gradient to check as well.")
+@click.option("--seed", type=int, help="The seed of inputs and incoming gradients; a report states its own.")
+@json_option
+@html_option
+def compare(function: str, reference: str, inputs: tuple[str, ...], **options: Any) -> None:
+    """Compare the values and gradients of a kernel with those of a reference.
+
+    Both are named as for `gradproof check`, and so are the inputs, such as 'randn(128,256,dtype=bfloat16)'. No
+    tolerance is needed: an entry is wrong if its error exceeds what the precision explains.
+    """
+    json_file, html_file = options.pop("json_file"), options.pop("html_file")
+    seed = session.chosen_seed(options["seed"])
+    chosen = options | {
+        "wrt": [int(each) if each.isdigit() else each for each in options["wrt"]] or None,
+        "contracts": _listed(options["contracts"]) or (),
+        "seed": seed,
+    }
+    kernel, plain = _callable(function), _callable(reference)
+    given = _inputs(inputs, seed)
+    try:
+        report = compare_implementations(kernel, plain, given, **chosen)
+    except (InputError, NotImplementedError):
+        raise
+    except Exception as error:
+        raise Misuse(f"{function} and {reference} could not be compared: {one_line(error)}.") from None
     _deliver([report], json_file, html_file)
 
 
@@ -167,6 +201,14 @@ def doctor() -> None:
         click.echo(f"{sign} {line.what:<18} {line.found}")
         healthy &= line.healthy is not False
     sys.exit(0 if healthy else 1)
+
+
+def _callable(text: str) -> Any:
+    """Return the function that is named."""
+    found = resolve(text)
+    if isinstance(found, type):
+        raise Misuse(f"{text} is a class. Name an instance, a function, or the apply of an autograd Function.")
+    return found
 
 
 def _listed(text: str | None) -> list[str] | None:

@@ -44,6 +44,8 @@ def tensor_from(text: str, generator: torch.Generator) -> Any:
 
     >>> tensor_from("fixed float32 2 * ones(2)", torch.Generator())
     tensor([2., 2.])
+    >>> tensor_from("fixed ones(2, dtype=bfloat16)", torch.Generator())
+    tensor([1., 1.], dtype=torch.bfloat16)
     >>> tensor_from("csr(4, 4, density=.5)", torch.Generator()).layout
     torch.sparse_csr
     """
@@ -106,9 +108,18 @@ class _Maker:
             case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords) if name in MAKERS and all(
                 each.arg for each in keywords
             ):
-                options = {str(each.arg): self.value(each.value) for each in keywords}
-                return MAKERS[name](self, *map(self.value, args), **options)
+                named = {str(each.arg): each.value for each in keywords}
+                maker = self._of_dtype(named.pop("dtype")) if "dtype" in named else self
+                options = {key: self.value(each) for key, each in named.items()}
+                return MAKERS[name](maker, *map(self.value, args), **options)
         raise InputError(f"{ast.unparse(node)!r} is not allowed in an input. {_help()}")
+
+    def _of_dtype(self, node: ast.expr) -> _Maker:
+        """Return a maker of tensors of the dtype that is named."""
+        name = ast.unparse(node).removeprefix("torch.")
+        if name not in DTYPES:
+            raise InputError(f"dtype={name} is not known. Choose from {', '.join(DTYPES)}.")
+        return _Maker(DTYPES[name], self.generator)
 
     def normal(self, *size: int) -> torch.Tensor:
         """Normally distributed."""

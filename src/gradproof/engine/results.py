@@ -195,7 +195,8 @@ class Cost:
 class Checked:
     """What was checked, in the user's words: of which function, which derivatives, and how many of their entries.
 
-    `derivatives` are modes, or at order two nestings of them; `coverage` is "probe" or "full".
+    `derivatives` are modes, or at order two nestings of them; `coverage` is "probe" or "full". `reference` is the name
+    of the function that it was compared with, if any.
     """
 
     name: str
@@ -205,6 +206,7 @@ class Checked:
     output_coordinates: int
     derivatives: tuple[str, ...] = ("reverse",)
     coverage: str = "probe"
+    reference: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

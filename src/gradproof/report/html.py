@@ -214,6 +214,9 @@ def _replay(report: Report) -> str:
     subject = report.subject
     name = subject.name if subject.name.isidentifier() else "function"
     asked = [f"seed={report.seed}"]
+    if subject.reference:
+        reference = subject.reference if subject.reference.isidentifier() else "reference"
+        return f"gradproof.compare({name}, {reference}, inputs, {asked[0]})"
     if subject.coverage == "full":
         asked.append('coverage="full"')
     modes = dict.fromkeys(mode for each in subject.derivatives for mode in each.split(" over "))

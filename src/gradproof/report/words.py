@@ -37,8 +37,9 @@ def number(value: float) -> str:
 
 
 def sizes(subject: Checked) -> str:
-    """Return the numbers of inputs and outputs that were checked."""
-    return f"{count(subject.coordinates, 'input')}, {count(subject.output_coordinates, 'output')}"
+    """Return the numbers of inputs and outputs that were checked, and what they were compared with."""
+    numbers = f"{count(subject.coordinates, 'input')}, {count(subject.output_coordinates, 'output')}"
+    return f"{numbers}, against {subject.reference}" if subject.reference else numbers
 
 
 def how(subject: Checked) -> str:

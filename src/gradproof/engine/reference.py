@@ -1,0 +1,301 @@
+"""What an implementation may differ from its reference: the statistics of rounding errors, entry by entry.
+
+Three numbers say what error an entry deserves, all measured against the reference in a higher precision:
+
+- conditioning: the scatter of the exact entry if the inputs move by about a unit in the last place;
+- algorithm: the error of the plain reference in the implementation's own precision;
+- storage: the rounding of the result to its number format.
+
+The error of the plain reference in one entry may be zero by luck. It is therefore pooled: over several draws of inputs
+for the entry itself, and over all entries relative to a local scale. The bar is a quantile of the normal distribution,
+so that the stated rate of false alarms holds for all entries together, however many there are.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+
+from gradproof.engine.subject import Array
+from gradproof.engine.thresholds import MARGIN, SAMPLE, SHARE
+
+RATE = 1e-6  # of reports about a right implementation that may hold a false alarm
+ROUNDED = 1 / math.sqrt(3)  # units of rounding: the root mean square of an error that is uniform within one unit
+MOVED = 1 / math.sqrt(12)  # units in the last place: the root mean square of rounding, where the inputs move by one
+USUAL = 0.5  # of the entries: half of them exceed the pooled error of the plain reference
+PRIOR = 4.0  # draws that the pooled error counts for, beside the draws of the entry itself
+MIDDLE = 0.5  # of the entries: the level of the implementation's own errors, which a few wrong entries do not change
+TAIL = (0.5, 0.75, 0.9, 0.95, 0.98)  # of the entries: where the errors of the implementation are held against expected
+BEYOND = 8  # entries beyond a quantile: fewer may be wrong ones, and do not widen any bar
+POOLED = 32  # entries: fewer do not show a level
+CONFIRMED = 16  # draws: from here on the scatter of one entry's error over draws is known to a fifth
+# times the expected error that another implementation may err: a margin for other approximations of elementary
+# functions (FlashAttention's tests allow twice the plain error). It does not show in 16 bits, unless entries are few
+ANOTHER = 1.5
+COARSE = 2.0**-12  # units of rounding above it are of 16 bits: nobody accumulates in them
+# times the plain error that the level may be: a sum of 4,096 terms in sequence errs 8 times as much as one in blocks
+# of 64 (the error grows with the root of the length), which matters where results are as precise as accumulators
+ACCUMULATED = 8.0
+REORDERED = 3.0  # the same in 16 bits, where sums are not rounded to the result's precision: up to 9 roundings for one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """The number format of a result: half its spacing near one, half its least spacing, and its largest number."""
+
+    unit: float
+    tiny: float
+    largest: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowance:
+    """The bars of all entries, and what they are made of.
+
+    `bar` holds the error that each entry may have, `level` how many times the expected error the implementation's
+    errors typically are, and `most` the largest level that the precision explains.
+    """
+
+    bar: Array
+    deviations: float
+    level: float
+    most: float
+
+    @property
+    def imprecise(self) -> bool:
+        """Whether the errors are too large throughout, and not in single entries."""
+        return self.level > self.most
+
+
+class ErrorStatistics:
+    """The errors of an implementation and of the plain reference in one tensor, gathered draw by draw.
+
+    `exact` is the tensor in a higher precision at the given inputs; `unit` is the coarsest unit of rounding of the
+    computation that leads to it.
+    """
+
+    def __init__(self, arrays: Array, exact: Array, form: Format, *, unit: float) -> None:
+        self.arrays, self.exact, self.form, self.unit = arrays, exact, form, max(unit, form.unit)
+        nothing = arrays.zeros_like(exact)
+        self._scatter, self._plain, self._noise = nothing, nothing, nothing
+        self._perturbed = self._planned = self._repeated = self._sampled = 0
+        self.draws = 0
+        self.worst = nothing  # the largest error of the implementation, beyond storage, over all draws
+        self.claimed, self.numerical = nothing, exact  # the two values at that draw
+        self.largest_error = self.largest_plain = 0.0
+        self.left_out = 0  # entries that overflow in the plain reference as well
+        self._errors, self._squares = nothing, nothing  # of the implementation, signed, summed over draws
+        self._kernel_squares = self._plain_squares = 0.0
+
+    @property
+    def size(self) -> int:
+        """The number of entries."""
+        return int(self.exact.shape[0])
+
+    def add_perturbed(self, exact: Array) -> None:
+        """Add the exact tensor at inputs a unit in the last place away."""
+        change = self._finite(exact - self.exact)
+        self._scatter = self._scatter + change * change
+        self._perturbed += 1
+
+    def add_plain(self, values: Array, exact: Array, unit: float, *, scale: float = 1.0) -> None:
+        """Add the plain reference in the implementation's precision, whose results have this unit of rounding.
+
+        `scale` converts errors of another precision, to which they are proportional.
+        """
+        error = self._finite(abs(values - exact)) * scale
+        beyond = self._positive(error - unit * scale * self._finite(abs(exact)))
+        self._plain = self._plain + beyond * beyond
+        self._planned += 1
+        self.largest_plain = max(self.largest_plain, _largest(error))
+        self._plain_squares += float((error * error).sum()) / max(self.size, 1)
+
+    def add(self, values: Array, exact: Array, plain: Array | None) -> None:
+        """Add the implementation's tensor at a draw; `plain` is the plain reference's at the same draw, if it has one.
+
+        An infinity is right where the exact number is too large for the format. Numbers that are not finite in the
+        plain reference either are left out.
+        """
+        xp = self.arrays
+        error = abs(values - exact)
+        same = (values == exact) | (xp.isnan(values) & xp.isnan(exact))
+        beyond = abs(exact) > self.form.largest * (1 - 8 * self.unit)
+        same = same | (beyond & (values == xp.sign(exact) * math.inf))
+        strange = ~same & ~xp.isfinite(error)
+        if plain is not None and bool(strange.any()):
+            known = strange & ((xp.isfinite(values) == xp.isfinite(plain)) | ~xp.isfinite(plain) & xp.isfinite(exact))
+            self.left_out = max(self.left_out, int(known.sum()))
+            same, strange = same | known, strange & ~known
+        error = xp.where(same, xp.zeros_like(error), xp.where(strange, xp.full_like(error, math.inf), error))
+        self.add_error(values, exact)
+        excess = self._positive(error - self.storage(exact))
+        larger = (excess > self.worst) if self.draws else (excess >= self.worst)
+        self.claimed = xp.where(larger, values, self.claimed)
+        self.numerical = xp.where(larger, exact, self.numerical)
+        self.worst = xp.where(larger, excess, self.worst)
+        self.draws += 1
+        finite = self._finite(error)
+        self.largest_error = max(self.largest_error, math.inf if bool(strange.any()) else _largest(finite))
+        self._kernel_squares += float((finite * finite).sum()) / max(self.size, 1)
+
+    def add_error(self, values: Array, exact: Array) -> None:
+        """Add the implementation's tensor at a point that is not judged, to learn how its errors scatter."""
+        error = self._finite(values - exact)
+        self._errors = self._errors + error
+        self._squares = self._squares + error * error
+        self._sampled += 1
+
+    def add_repeated(self, values: Array, again: Array) -> None:
+        """Add the tensors of two calls of the implementation at the same inputs; they differ if it is random."""
+        change = self._finite(values - again)
+        self._noise = self._noise + change * change / 2
+        self._repeated += 1
+
+    def storage(self, exact: Array) -> Array:
+        """Return what rounding to the number format may change in each entry."""
+        return self.form.unit * self._finite(abs(exact)) + self.form.tiny
+
+    @property
+    def typical_error(self) -> float:
+        """The root mean square of the implementation's errors."""
+        return math.sqrt(self._kernel_squares / max(self.draws, 1))
+
+    @property
+    def typical_plain(self) -> float:
+        """The root mean square of the plain reference's errors."""
+        return math.sqrt(self._plain_squares / max(self._planned, 1))
+
+    @property
+    def has_plain(self) -> bool:
+        """Whether the plain reference runs in the implementation's precision."""
+        return self._planned > 0
+
+    @property
+    def is_reference_alike(self) -> bool:
+        """Whether the reference gives the same in both precisions, and other numbers than the implementation.
+
+        It then computes in one fixed precision, which is that of the implementation, and errs as much as that. If the
+        two differ in few entries alone, the function is one that has no rounding errors, such as a copy.
+        """
+        if not self.has_plain or self.largest_plain or self.unit > COARSE:
+            return False
+        return int((self._squares > 0).sum()) > SHARE * self.size
+
+    @property
+    def is_deterministic(self) -> bool:
+        """Whether repeated calls gave the same numbers."""
+        return not bool(self._noise.any())
+
+    def allowance(self, entries: int, *, rate: float = RATE) -> Allowance:
+        """Return the bars at which a false alarm is rare among this many entries of a report."""
+        xp, deviations = self.arrays, deviations_for(entries * max(self.draws, 1), rate)
+        variance = self._expected_variance()
+        if not self.is_deterministic:
+            variance = variance + self._pooled(self._noise / self._repeated)
+        expected = xp.sqrt(variance)
+        most = REORDERED if self.unit > COARSE else ACCUMULATED
+        if self.size < POOLED:
+            level, widened = 0.0, ANOTHER
+        else:
+            levels = [
+                quantile(self.worst / expected, share) / largest_of(self.draws, share)
+                for share in TAIL
+                if self.size * (1 - share) >= BEYOND
+            ]
+            least = 1.0 if self.unit > COARSE or self._sampled < CONFIRMED else ANOTHER
+            level, widened = levels[0], min(max(*levels, least), most)
+        deviation = widened * expected
+        if self._sampled >= CONFIRMED:
+            deviation = xp.maximum(deviation, xp.minimum(MARGIN * self._own_scatter(), most * expected))
+        bar = self.storage(self.numerical) + deviations * deviation
+        return Allowance(bar=bar, deviations=deviations, level=level, most=most)
+
+    def _own_scatter(self) -> Array:
+        """Return the scatter of the implementation's error over draws of inputs.
+
+        An error that changes if the inputs move by a unit in the last place is one of rounding. A mistake stays.
+        """
+        mean = self._errors / self._sampled
+        variance = self._positive(self._squares / self._sampled - mean * mean)
+        return self.arrays.sqrt(variance)
+
+    def races(self, entries: int) -> Array:
+        """Return which entries differ between calls by more than a change of the order of sums explains."""
+        if self.is_deterministic:
+            return self._noise > 0
+        most = REORDERED if self.unit > COARSE else ACCUMULATED
+        explained = deviations_for(entries, RATE) * most
+        return self._noise / self._repeated > explained * explained * self._expected_variance()
+
+    def bias(self) -> tuple[float, float]:
+        """Return the common factor of all entries, less one, and how far it may be from zero.
+
+        It is a weighted least-squares fit of the mean error over draws. Two units of rounding are allowed for: one for
+        a constant that is rounded to the format, one for its product.
+        """
+        xp = self.arrays
+        exact, error = self._finite(self.exact), self._errors / max(self._sampled, 1)
+        variance = self._expected_variance() + self.storage(self.exact) ** 2
+        weight = float((exact * exact / variance).sum())
+        if self.size < POOLED or not weight or not math.isfinite(weight) or not bool(xp.isfinite(self.worst).all()):
+            return 0.0, math.inf
+        slope = float((error * exact / variance).sum()) / weight
+        largest = float((exact * exact / variance).max()) / weight  # one entry's share: alone it is no common factor
+        spread = 2 * self.unit + deviations_for(1, RATE) / math.sqrt(weight)
+        return slope, math.inf if largest > 0.5 else spread
+
+    def _expected_variance(self) -> Array:
+        """Return the square of the error that each entry is expected to have beyond storage."""
+        scale, count = self._scale(), self._planned
+        own = self._plain / max(count, 1)
+        pooled = quantile(own / scale, USUAL) * scale
+        plain = (count * own + PRIOR * pooled) / (count + PRIOR)
+        return self._conditioning() + plain + ROUNDED * ROUNDED * scale
+
+    def _conditioning(self) -> Array:
+        return MOVED * MOVED * self._scatter / max(self._perturbed, 1)
+
+    def _scale(self) -> Array:
+        """Return the square of the local scale of each entry: one rounding of it, and of what it is made of."""
+        rounding = self.unit * self._finite(abs(self.exact)) + self.form.tiny
+        return self._conditioning() + rounding * rounding
+
+    def _pooled(self, own: Array) -> Array:
+        scale = self._scale()
+        return own + quantile(own / scale, USUAL) * scale
+
+    def _finite(self, values: Array) -> Array:
+        return self.arrays.where(self.arrays.isfinite(values), values, self.arrays.zeros_like(values))
+
+    def _positive(self, values: Array) -> Array:
+        return self.arrays.where(values > 0, values, self.arrays.zeros_like(values))
+
+
+def deviations_for(entries: int, rate: float) -> float:
+    """Return how many standard deviations the largest of so many normal numbers exceeds at this rate.
+
+    >>> round(deviations_for(1, 0.0455), 2), deviations_for(10**8, 1e-6) > deviations_for(10**4, 1e-6)
+    (2.0, True)
+    """
+    return -NormalDist().inv_cdf(max(rate / max(entries, 1), 1e-300) / 2)
+
+
+def largest_of(draws: int, share: float) -> float:
+    """Return the quantile of the largest magnitude among so many standard normal numbers.
+
+    >>> round(largest_of(1, 0.5), 3)
+    0.674
+    """
+    return NormalDist().inv_cdf((1 + share ** (1 / max(draws, 1))) / 2)
+
+
+def quantile(values: Array, share: float) -> float:
+    """Return a quantile of the finite values, from a regular sample if there are many."""
+    step = max(1, int(values.shape[0]) // SAMPLE) | 1  # odd, so that it visits all columns of a power of two
+    known = sorted(value for value in values[::step].tolist() if math.isfinite(value))
+    return known[min(int(share * len(known)), len(known) - 1)] if known else 0.0
+
+
+def _largest(values: Array) -> float:
+    return float(values.max()) if values.shape[0] else 0.0

@@ -1,0 +1,1 @@
+"""Compare two implementations of a function: a kernel and its reference."""

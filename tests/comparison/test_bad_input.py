@@ -1,0 +1,53 @@
+"""What cannot be compared is refused in a sentence."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gradproof import InputError, compare
+
+
+def x(dtype=torch.float32):
+    return torch.linspace(0.1, 1, 12, dtype=dtype).reshape(3, 4).requires_grad_()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "reference", "words"),
+    [
+        (lambda x: x * 2, lambda x: (x * 2, x), "returns 1 floating tensors"),
+        (lambda x: x.sum(0), lambda x: x.sum(1), r"has shape \[4\]"),
+        (lambda x: x * 2, lambda x: (x * 2).half() if x.dtype == torch.float32 else x * 2, "less precise"),
+        (lambda x: x * 2, lambda x: x.mul_(2) if not x.requires_grad else x.data.mul_(2) + 0 * x, "writes to"),
+        (lambda x: x * 2, lambda x: x @ torch.ones(4, 4), "raised RuntimeError in double precision"),
+        (lambda x: x @ x, lambda x: x * 2, "raised RuntimeError at the given inputs"),
+        (lambda x: 3, lambda x: x * 2, "nothing to compare"),
+        (lambda x: x.to_sparse(), lambda x: x, "layout"),
+        ("kernel", lambda x: x, "cannot be called"),
+        (lambda x: x, None, "cannot be called"),
+    ],
+)
+def test_functions_that_do_not_fit_are_refused(kernel, reference, words):
+    with pytest.raises(InputError, match=words):
+        compare(kernel, reference, x())
+
+
+@pytest.mark.parametrize("draws", [0, 1, 2.5, True, "many"])
+def test_a_number_of_draws_that_is_none_is_refused(draws):
+    with pytest.raises(InputError, match="draws="):
+        compare(torch.sin, torch.sin, x(), draws=draws)
+
+
+def test_inputs_on_different_devices_are_refused():
+    with pytest.raises(InputError, match="different devices"):
+        compare(torch.add, torch.add, (x(), torch.ones(3, 4, device="meta")))
+
+
+def test_an_unknown_input_is_refused():
+    with pytest.raises(InputError, match="names no tensor"):
+        compare(torch.sin, torch.sin, x(), wrt="weight")
+
+
+def test_an_unknown_contract_is_refused():
+    with pytest.raises(InputError, match="contracts="):
+        compare(torch.sin, torch.sin, x(), contracts=("fast",))
