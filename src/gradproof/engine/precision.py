@@ -44,7 +44,10 @@ def judge_rounded(
 ) -> Judgement:
     """Judge the function in double precision, then its gradient in low precision by the one in double."""
     judgement = _by_the_wide(subject, wide, probes=probes, seed=seed, options=options, judged=judged)
-    return seconded(judgement, subject, seed, options) if judgement.obstacle is INEXACT else judgement
+    if judgement.obstacle is not INEXACT:
+        return judgement
+    second = seconded(judgement, subject, seed, options)
+    return judgement if second.findings else second  # the rule is right: what segments show is rounding
 
 
 def _by_the_wide(
