@@ -74,8 +74,10 @@ class Evidence:
                 elif judgement := self._disagreement(probe, None):
                     return judgement
         obstacle = self._obstacle(deciding)
+        if len(self.subject.inputs.spans) == 1:
+            return self._passed(deciding) if obstacle is None else self._blocked(obstacle)
         if obstacle is not None:
-            return self._one_by_one() if len(self.subject.inputs.spans) > 1 else self._blocked(obstacle)
+            return self._one_by_one()
         return (self._wrong_by_itself() if self._is_weak(deciding) else None) or self._passed(deciding)
 
     def wrong_entries(self, probe: Probe) -> Located:
