@@ -220,3 +220,14 @@ def test_a_guard_of_an_expanded_tensor_has_its_strides():
 
     assert torch.equal(guard.tensor, tensor)
     assert guard.tensor.stride() == tensor.stride()
+
+
+def test_writes_past_a_view_are_found_beside_what_they_change():
+    def forward(x):
+        x.detach().as_strided((x.numel() + 1,), (1,))[-1] = 7
+        return 2 * x
+
+    x = torch.zeros(16, dtype=torch.float64)[4:8].requires_grad_()
+    report = check(saving(forward, lambda g, x: 2 * g), x, contracts=("bounds",), seed=0)
+
+    assert [finding.kind for finding in report.findings] == ["bounds"]

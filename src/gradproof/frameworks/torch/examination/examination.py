@@ -97,7 +97,8 @@ class Examination:
 
     def _with_writes(self, whole: Judgement) -> Judgement:
         """Return the judgement of a function that writes to its inputs; an obstacle if that explains what is wrong."""
-        if whole.verdict is not Verdict.PASS and depends_on_writes(self.subject, self.seed):
+        of_values = all(finding.kind in OF_VALUES for finding in whole.findings)
+        if whole.verdict is not Verdict.PASS and of_values and depends_on_writes(self.subject, self.seed):
             return _mutated(self.subject.mutated)
         self.notes.append(WRITES.format(paths=", ".join(self.subject.mutated)))
         return whole
