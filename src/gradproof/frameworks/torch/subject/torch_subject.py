@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from gradproof.engine.subject import DerivativeError, Numbers, Step
+from gradproof.engine.thresholds import CLEARLY
 from gradproof.errors import InputError, NothingToDifferentiateError
 from gradproof.frameworks.torch import trees
 from gradproof.frameworks.torch.charts import Semantics, chart_of, refuse_malformed, refuse_unreadable
@@ -376,7 +377,7 @@ class TorchSubject:
         except Exception:
             return False
         apart = (second - first).abs().max()
-        return all(bool(4 * (each - first).abs().max() <= apart) for each in anew)
+        return all(bool(CLEARLY * (each - first).abs().max() <= apart) for each in anew)
 
     def __enter__(self) -> TorchSubject:
         return self
