@@ -49,10 +49,12 @@ def _at_once(subject: TorchSubject, cotangents: list[Tensor]) -> list[Tensor | N
     """Return the stacked gradients of a batch of incoming gradients; None for an input without influence."""
     pieces = [subject.outputs.tensors(cotangent) for cotangent in cotangents]
     used: list[bool] = []
-    results, leaves = subject.graph()
+    results, leaves = subject.graphs.current()
 
     def pull(*incoming: Tensor) -> tuple[Tensor, ...]:
-        found = torch.autograd.grad(results, leaves, incoming, retain_graph=not subject.single_use, allow_unused=True)
+        found = torch.autograd.grad(
+            results, leaves, incoming, retain_graph=not subject.graphs.single_use, allow_unused=True
+        )
         used.extend(gradient is not None for gradient in found)
         return tuple(gradient for gradient in found if gradient is not None)
 

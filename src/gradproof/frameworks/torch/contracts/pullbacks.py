@@ -27,7 +27,7 @@ def gradients(
 ) -> list[Tensor | None]:
     """Return the gradients as autograd computes them: None for an input without influence."""
     if results is None and leaves is None:
-        return subject.gradients(subject.results, subject.leaves, incoming)
+        return subject.graphs.gradients(incoming)
     subject.tally.pullbacks += 1
     try:
         with subject.caller.timed():
@@ -35,7 +35,7 @@ def gradients(
                 subject.results if results is None else results,
                 subject.leaves if leaves is None else leaves,
                 incoming,
-                retain_graph=not subject.single_use,
+                retain_graph=not subject.graphs.single_use,
                 allow_unused=True,
             )
     except Exception as error:

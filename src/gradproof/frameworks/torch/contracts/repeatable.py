@@ -14,7 +14,8 @@ from torch import Tensor
 from gradproof._options import ContractName
 from gradproof.frameworks.torch.contracts.comparison import furthest, largest, shown_in
 from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
-from gradproof.frameworks.torch.subject.torch_subject import SINGLE_USE, TorchSubject
+from gradproof.frameworks.torch.subject.graphs import SINGLE_USE
+from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 ROUNDINGS = 1e3  # units of rounding of the largest entry: the difference that another order of summation may make
 REPEATS = 8  # further pullbacks that measure how far gradients scatter, once two of them differ
@@ -22,7 +23,7 @@ REPEATS = 8  # further pullbacks that measure how far gradients scatter, once tw
 
 def repeatable(subject: TorchSubject, context: Context) -> Outcome:
     """Test that two pullbacks of one incoming gradient through one graph are equal."""
-    if subject.single_use:
+    if subject.graphs.single_use:
         return Outcome(absent=SINGLE_USE.format(why="is refused, raises or gives another gradient"))
     first = context.gradient(subject)
     second = subject.pullback(context.cotangent(subject))

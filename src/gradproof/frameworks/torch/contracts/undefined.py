@@ -81,7 +81,7 @@ def _as_zeros(subject: TorchSubject, context: Context, absent: Collection[int]) 
 
 
 def _pulled(subject: TorchSubject, context: Context, absent: Collection[int]) -> Tensor:
-    own, leaves = subject.graph()
+    own, leaves = subject.graphs.current()
     results = [without_gradient(result) if number in absent else result for number, result in enumerate(own)]
     return coordinates(subject, gradients(subject, context.incoming(subject), results=results, leaves=leaves))
 

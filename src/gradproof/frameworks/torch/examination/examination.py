@@ -34,6 +34,7 @@ from gradproof.frameworks.torch.introspection.autograd_graph import (
     has_forward_rule,
 )
 from gradproof.frameworks.torch.subject.derivatives import Incoming, derivative
+from gradproof.frameworks.torch.subject.graphs import consumes_its_graph
 from gradproof.frameworks.torch.subject.numpy_subject import for_the_engine, silence
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 from gradproof.frameworks.torch.subject.widening import widened
@@ -215,8 +216,8 @@ class Examination:
                 blocks = HANDFUL if options.coverage == "full" else MANY
                 found = replace(found, maps=heat_map(shown, seed, probing, blocks=blocks, measured=found.measured))
         found = with_contracts(found, subject, mode, options, seed).named(label)
-        doubtful = found.verdict is not Verdict.PASS and mode == "reverse" and not subject.single_use
-        if doubtful and subject.consumes_its_graph(seed):
+        doubtful = found.verdict is not Verdict.PASS and mode == "reverse" and not subject.graphs.single_use
+        if doubtful and consumes_its_graph(subject, seed):
             return self._judged(subject.with_single_use_graphs(), mode, label)
         return unsupported(found, label) if is_unsupported(subject, mode, found) else _with_semantics(subject, found)
 

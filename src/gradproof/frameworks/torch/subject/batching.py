@@ -79,7 +79,7 @@ class Batches:
             return cotangents.new_zeros((count, subject.inputs.size))
 
         def pulled(*incoming: Tensor) -> tuple[Tensor, ...]:
-            found = subject.gradients(subject.results, subject.leaves, incoming)
+            found = subject.graphs.gradients(incoming)
             return tuple(
                 torch.zeros_like(leaf) if gradient is None else spread(gradient)
                 for leaf, gradient in zip(subject.leaves, found, strict=True)

@@ -180,7 +180,7 @@ class Doubles(InNumpy):
             return gradients
         for cotangent, row in zip(cotangents, gradients, strict=True):
             incoming = [tensor.clone() for tensor in _tensors(self.outputs, cotangent)]
-            found = subject.gradients(subject.results, subject.leaves, incoming)
+            found = subject.graphs.gradients(incoming)
             _fill(row, self.inputs, [None if gradient is None else spread(gradient) for gradient in found])
         return gradients
 

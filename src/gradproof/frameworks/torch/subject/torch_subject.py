@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from gradproof.engine.subject import DerivativeError, Numbers, Step
-from gradproof.engine.thresholds import CLEARLY
 from gradproof.errors import InputError, NothingToDifferentiateError
 from gradproof.frameworks.torch import trees
 from gradproof.frameworks.torch.charts import Semantics, chart_of, refuse_malformed, refuse_unreadable
@@ -24,15 +23,12 @@ from gradproof.frameworks.torch.subject.calling import LARGE, Caller, Tally
 from gradproof.frameworks.torch.subject.captured_tensors import bypassed_slots, captured_tensors, notes_on
 from gradproof.frameworks.torch.subject.dual_numbers import push
 from gradproof.frameworks.torch.subject.error_messages import derivative_error, kind_of, shapes
+from gradproof.frameworks.torch.subject.graphs import Graph, Graphs
 from gradproof.frameworks.torch.subject.output_space import observed_space
 from gradproof.frameworks.torch.subject.perturbed_evaluation import PerturbedEvaluation
 from gradproof.frameworks.torch.subject.sizes import ORDINARY, sizes_of
 from gradproof.frameworks.torch.subject.spaces import Space, scale_of
 
-SINGLE_USE = (
-    "A second backward through the same graph {why}, as where a backward overwrites or frees what forward saved. Every "
-    "pullback was given a graph of its own, as in ordinary use."
-)
 BYPASSED = "{name} uses inputs directly and not as arguments, which alone carry tangents. Let it use its arguments."
 
 
@@ -45,8 +41,8 @@ class TorchSubject:
     """A function, its inputs, and the inputs that are varied.
 
     The function is called once with a graph, on private copies of every tensor; that call serves all pullbacks, unless
-    a backward consumes its graph (`single_use`): then every pullback has a call of its own. Perturbed calls build no
-    graph unless the function turns out to need one.
+    a backward consumes its graph (see `Graphs`). Perturbed calls build no graph unless the function turns out to need
+    one.
     """
 
     mode = "reverse"
@@ -59,7 +55,7 @@ class TorchSubject:
         self.semantics = semantics or Semantics()
         self.caller = Caller(call, varied, slots, tally)
         self.trouble = ""
-        self.single_use = False
+        self.graphs = Graphs(self)
         self._perturbed = PerturbedEvaluation()
         self.refused: set[str] = set()  # what cannot be batched
         for slot in slots:
@@ -204,12 +200,12 @@ class TorchSubject:
         At point + `at` it comes from a call of its own, and is NaN where the function or its derivative raises.
         """
         if at is None:
-            return self._pulled_back(self.results, self.leaves, cotangent)
+            return self._pulled_back(cotangent)
         leaves = self._moved(at)
         try:
             results = self.caller.results(self.caller.differentiably([leaf.requires_grad_() for leaf in leaves]))
             if self.outputs.fits(results):
-                return self._pulled_back(results, leaves, cotangent)
+                return self._pulled_back(cotangent, (results, leaves))
         except Exception as error:
             self.trouble = f"{type(error).__name__}: {error}"
         return torch.full_like(at, torch.nan)
@@ -296,88 +292,26 @@ class TorchSubject:
             self.caller.needs_graph = fitting
         return results
 
-    def _pulled_back(self, results: list[Tensor], leaves: list[Tensor], cotangent: Tensor) -> Tensor:
+    def _pulled_back(self, cotangent: Tensor, elsewhere: Graph | None = None) -> Tensor:
         if self.detached:
             return torch.zeros(self.inputs.size, dtype=torch.float64, device=self.inputs.device)
         incoming = self.outputs.tensors(cotangent)
         if self.outputs.size < LARGE:
             incoming = [piece.clone() if is_plain(piece) else refilled(piece) for piece in incoming]
         version = version_of(cotangent)
-        gradients = self.gradients(results, leaves, incoming)
+        graphs = self.graphs
+        gradients = graphs.gradients(incoming) if elsewhere is None else graphs.gradients_elsewhere(elsewhere, incoming)
         if version_of(cotangent) != version:
             raise DerivativeError(
                 "RuntimeError: the backward writes to its incoming gradient, which other nodes of the graph still read"
             )
         return self.inputs.coordinates(gradients)
 
-    def gradients(
-        self, results: Sequence[Tensor], leaves: Sequence[Tensor], incoming: Sequence[Tensor]
-    ) -> list[Tensor | None]:
-        """Return the gradients that autograd computes; None for an input without influence.
-
-        The graph at the point is kept for further pullbacks. If the function does not allow that, or raises at a later
-        pullback through it, this one and all further ones have a graph of their own.
-        """
-        self.tally.pullbacks += 1
-        shared = results is self.results
-        try:
-            with self.caller.timed():
-                if shared:
-                    results, leaves = self.graph()
-                keep = shared and not self.single_use
-                return list(torch.autograd.grad(results, leaves, incoming, retain_graph=keep, allow_unused=True))
-        except Exception as error:
-            if shared and not self.single_use and (found := self._singly(incoming)) is not None:
-                return found
-            raise derivative_error(error) from error
-
-    def graph(self) -> tuple[list[Tensor], list[Tensor]]:
-        """Return results and leaves for a pullback at the point: those of the first call, or of a new one."""
-        return self.fresh_graph() if self.single_use else (self.results, self.leaves)
-
-    def fresh_graph(self) -> tuple[list[Tensor], list[Tensor]]:
-        """Call the function at the point once more; return its results and the leaves that its graph leads to."""
-        copies, result = self.caller.at_the_point()
-        return self.caller.results(result), [copies[number] for number in self.varied]
-
     def with_single_use_graphs(self) -> TorchSubject:
         """Return the same function at the same point, with a graph of its own for every pullback."""
         anew = TorchSubject(self.call, self.varied, self.slots, self.tally, self.semantics)
-        anew.single_use = True
-        anew._notes.append(SINGLE_USE.format(why="gives another gradient"))
+        anew.graphs.use_once("gives another gradient")
         return anew
-
-    def _singly(self, incoming: Sequence[Tensor]) -> list[Tensor | None] | None:
-        """Return the gradients from a graph that is used once, and use others so from now on; None if that raises."""
-        try:
-            results, leaves = self.fresh_graph()
-            found = torch.autograd.grad(results, leaves, incoming, allow_unused=True)
-        except Exception:
-            return None
-        self.single_use = True
-        self._notes.append(SINGLE_USE.format(why="is refused or raises"))
-        return list(found)
-
-    def consumes_its_graph(self, seed: int) -> bool:
-        """Return True if a second backward through one graph gives another gradient, and through a new graph not."""
-        incoming = self.outputs.tensors(self.cotangent(seed))
-
-        def gradient(graph: tuple[list[Tensor], list[Tensor]]) -> Tensor:
-            self.tally.pullbacks += 1
-            own = [piece.clone() for piece in incoming]
-            return self.inputs.coordinates(torch.autograd.grad(*graph, own, retain_graph=True, allow_unused=True))
-
-        try:
-            graph = self.fresh_graph()
-            first = gradient(graph).clone()
-            second = gradient(graph).clone()
-            if torch.equal(first, second):
-                return False
-            anew = [gradient(self.fresh_graph()).clone() for _ in range(2)]
-        except Exception:
-            return False
-        apart = (second - first).abs().max()
-        return all(bool(CLEARLY * (each - first).abs().max() <= apart) for each in anew)
 
     def __enter__(self) -> TorchSubject:
         return self

@@ -26,7 +26,7 @@ def widened(subject: TorchSubject) -> TorchSubject | None:
         return None
     try:
         wide = TorchSubject(subject.call, subject.varied, slots, subject.tally, subject.semantics)
-        wide.single_use = subject.single_use
+        wide.graphs.single_use = subject.graphs.single_use
     except Exception as error:
         subject.remark(OWN.format(why=f"it raises there ({describe(error)})"))
         return None

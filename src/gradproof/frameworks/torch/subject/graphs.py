@@ -1,0 +1,105 @@
+"""The graphs for pullbacks at the point: one that all pullbacks share, or one for each.
+
+The graph at the point is kept for further pullbacks. Some functions do not allow that: their backward overwrites or
+frees what forward saved, or `torch.compile` donated its buffers. Then every pullback calls the function once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from gradproof.engine.thresholds import CLEARLY
+from gradproof.frameworks.torch.subject.error_messages import derivative_error
+
+if TYPE_CHECKING:
+    from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
+
+SINGLE_USE = (
+    "A second backward through the same graph {why}, as where a backward overwrites or frees what forward saved. Every "
+    "pullback was given a graph of its own, as in ordinary use."
+)
+Graph = tuple[list[Tensor], list[Tensor]]  # results, and the leaves that autograd differentiates them by
+
+
+class Graphs:
+    """The graph of a subject at its point, and new ones if a graph serves a single pullback."""
+
+    def __init__(self, subject: TorchSubject) -> None:
+        self._subject = subject
+        self.single_use = False
+
+    def current(self) -> Graph:
+        """Return the graph for the next pullback: that of the first call, or a new one if graphs serve only once."""
+        return self.fresh() if self.single_use else (self._subject.results, self._subject.leaves)
+
+    def fresh(self) -> Graph:
+        """Call the function at the point once more, and return the new graph."""
+        subject = self._subject
+        copies, result = subject.caller.at_the_point()
+        return subject.caller.results(result), [copies[number] for number in subject.varied]
+
+    def use_once(self, why: str) -> None:
+        """Give every pullback a graph of its own from now on, and say so in the report."""
+        self.single_use = True
+        self._subject.remark(SINGLE_USE.format(why=why))
+
+    def gradients(self, incoming: Sequence[Tensor]) -> list[Tensor | None]:
+        """Return the gradients at the point; None for an input without influence.
+
+        If the backward raises on the shared graph but not on a new one, graphs serve only once from now on.
+        """
+        subject = self._subject
+        subject.tally.pullbacks += 1
+        try:
+            with subject.caller.timed():
+                results, leaves = self.current()
+                keep = not self.single_use
+                return list(torch.autograd.grad(results, leaves, incoming, retain_graph=keep, allow_unused=True))
+        except Exception as error:
+            if not self.single_use and (found := self._from_a_fresh_graph(incoming)) is not None:
+                return found
+            raise derivative_error(error) from error
+
+    def _from_a_fresh_graph(self, incoming: Sequence[Tensor]) -> list[Tensor | None] | None:
+        """Return the gradients from a new graph, and use graphs once from now on; None if the backward raises."""
+        try:
+            found = torch.autograd.grad(*self.fresh(), incoming, allow_unused=True)
+        except Exception:
+            return None
+        self.use_once("is refused or raises")
+        return list(found)
+
+    def gradients_elsewhere(self, graph: Graph, incoming: Sequence[Tensor]) -> list[Tensor | None]:
+        """Return the gradients through a graph beside the point, which is not used again."""
+        self._subject.tally.pullbacks += 1
+        try:
+            with self._subject.caller.timed():
+                return list(torch.autograd.grad(*graph, incoming, allow_unused=True))
+        except Exception as error:
+            raise derivative_error(error) from error
+
+
+def consumes_its_graph(subject: TorchSubject, seed: int) -> bool:
+    """Return True if a second backward through a graph gives another gradient, but one through a new graph does not."""
+    incoming = subject.outputs.tensors(subject.cotangent(seed))
+
+    def gradient(graph: Graph) -> Tensor:
+        subject.tally.pullbacks += 1
+        own = [piece.clone() for piece in incoming]
+        found = torch.autograd.grad(*graph, own, retain_graph=True, allow_unused=True)
+        return subject.inputs.coordinates(found).clone()
+
+    try:
+        graph = subject.graphs.fresh()
+        first, second = gradient(graph), gradient(graph)
+        if torch.equal(first, second):
+            return False
+        anew = [gradient(subject.graphs.fresh()) for _ in range(2)]
+    except Exception:
+        return False
+    apart = (second - first).abs().max()
+    return all(bool(CLEARLY * (each - first).abs().max() <= apart) for each in anew)
