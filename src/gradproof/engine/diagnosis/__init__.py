@@ -1,7 +1,7 @@
-"""Name the kind of a mistake from the claimed and the measured values, with a fit for each name.
+"""Name the kind of a mistake from claimed and measured derivatives, with a goodness of fit for each name.
 
-Every hypothesis is one function. It predicts the right answers, or the claims, that its mistake would give, and
-compares them with slopes along fresh random directions. The result is empty if no hypothesis fits.
+Every hypothesis is one function. It predicts the products of the Jacobian that its mistake would give, and compares
+them with slopes along fresh random directions. The result is empty if no hypothesis fits.
 """
 
 from __future__ import annotations
@@ -10,79 +10,81 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 
-from gradproof.engine.diagnosis import arrangement, elsewhere, incoming, regions, scale, sums, terms
-from gradproof.engine.diagnosis.bench import Bench, OutOfBudgetError, size_of
+from gradproof.engine.diagnosis import arrangement, evaluation_point, incoming_gradient, regions, scale, sums, terms
 from gradproof.engine.diagnosis.block import SOME, Block, block_of
-from gradproof.engine.diagnosis.case import GOOD, NOTHING, SURE, VAST, Case
-from gradproof.engine.diagnosis.parts import Part
+from gradproof.engine.diagnosis.case import CERTAIN, HUGE, LEAST_FIT, ZERO, Case
+from gradproof.engine.diagnosis.measurements import Measurements, OutOfBudgetError, norm_of
+from gradproof.engine.parts import Part
 from gradproof.engine.results import Diagnosis, Finding
 from gradproof.engine.subject import DerivativeError, Subject
 from gradproof.engine.thresholds import CLEARLY, FEW
 from gradproof.engine.verdict import Judgement
 
 WHOLE: tuple[Callable[[Case], Iterator[Diagnosis]], ...] = (
-    incoming.ignored,
-    regions.lost,
+    incoming_gradient.ignored,
+    regions.wrongly_zero,
     scale.factor,
-    arrangement.mixed,
+    arrangement.exchanged_tensors,
     arrangement.conjugate,
     arrangement.transposed,
     arrangement.shifted,
     scale.factor_somewhere,
     sums.missing_sum,
     sums.doubled_sum,
-    incoming.reduced,
-    regions.unmasked,
-    arrangement.adjoint,  # the last, since it takes evaluations: for a large function it is tried if nothing else fits
+    incoming_gradient.reduced,
+    regions.missing_mask,
+    arrangement.adjoint,  # last, since it takes evaluations: tried for a large function only if nothing else fits
 )
-BY_TERMS: tuple[Callable[[Case], Iterator[Diagnosis]], ...] = (  # which would also describe much of the above
+BY_TERMS: tuple[
+    Callable[[Case], Iterator[Diagnosis]], ...
+] = (  # tried later, since they also fit many of the mistakes above
     terms.residual,
     terms.symmetric,
-    incoming.passed_through,
+    incoming_gradient.passed_through,
     terms.held_constant,
     regions.one_sided,
 )
 ENTRYWISE: tuple[Callable[[Case, Block], Iterator[Diagnosis]], ...] = (
     sums.overwritten,
-    regions.mask_forgotten,
-    terms.dropped,
+    regions.missing_mask_in_columns,
+    terms.dropped_entries,
     terms.outer_product,
 )
-OF_A_SAMPLE: tuple[Callable[[Case, Block], Iterator[Diagnosis]], ...] = (regions.mask_forgotten,)
+OF_A_SAMPLE: tuple[Callable[[Case, Block], Iterator[Diagnosis]], ...] = (regions.missing_mask_in_columns,)
 
 
 def diagnosed(subject: Subject, judgement: Judgement, seed: int) -> Judgement:
     """Return the judgement with diagnoses added to its findings of wrong gradients."""
     wrong = [finding for finding in judgement.findings if finding.kind == "wrong-gradient"]
-    if not wrong or max(subject.inputs.size, subject.outputs.size) > VAST:
+    if not wrong or max(subject.inputs.size, subject.outputs.size) > HUGE:
         return judgement
-    bench = Bench(subject, seed, judgement.measured)
-    wrong = wrong[: 1 if bench.large else FEW]
+    measurements = Measurements(subject, seed, judgement.measured)
+    wrong = wrong[: 1 if measurements.large else FEW]
     try:
         findings = tuple(
-            replace(finding, diagnoses=diagnoses(bench, finding)) if finding in wrong else finding
+            replace(finding, diagnoses=diagnoses(measurements, finding)) if finding in wrong else finding
             for finding in judgement.findings
         )
-    except (DerivativeError, OutOfBudgetError):  # an odd question is no reason to lose the findings
+    except (DerivativeError, OutOfBudgetError):  # a diagnosis that fails must not lose the findings
         return judgement
     return replace(judgement, findings=findings)
 
 
-def diagnoses(bench: Bench, finding: Finding) -> tuple[Diagnosis, ...]:
+def diagnoses(measurements: Measurements, finding: Finding) -> tuple[Diagnosis, ...]:
     """Return the diagnoses of one finding, the likeliest first; none if no hypothesis fits."""
-    case = _case(bench, finding)
+    case = _case(measurements, finding)
     found = _candidates(case)
     if case.sample is not None:
         sampled = f" (judging by a sample of {case.sample.shape[0]} entries)."
         found = tuple(replace(one, message=one.message.removesuffix(".") + sampled) for one in found)
-    return found if bench.reverse else tuple(map(_of_tangents, found))
+    return found if measurements.reverse else tuple(map(_of_tangents, found))
 
 
 def _candidates(case: Case) -> tuple[Diagnosis, ...]:
     if not case.significant or case.isolated:
         return ()
-    found = _ranked(elsewhere.unsteady(case))
-    for families in (WHOLE[:-1], WHOLE[-1:], BY_TERMS) if case.bench.large else (WHOLE, BY_TERMS):
+    found = _ranked(evaluation_point.overwritten_state(case))
+    for families in (WHOLE[:-1], WHOLE[-1:], BY_TERMS) if case.measurements.large else (WHOLE, BY_TERMS):
         found = found or _ranked(one for family in families for one in _affordable(family(case)))
     if found:
         return found
@@ -90,14 +92,14 @@ def _candidates(case: Case) -> tuple[Diagnosis, ...]:
     if block is not None:
         entrywise = ENTRYWISE if case.sample is None else OF_A_SAMPLE
         found = _ranked(one for family in entrywise for one in family(case, block))
-    found = found or _ranked(_affordable(elsewhere.moved(case)))
+    found = found or _ranked(_affordable(evaluation_point.wrong_point(case)))
     if not found and block is not None:
-        found = tuple(elsewhere.approximate(case, block))
+        found = tuple(evaluation_point.approximate(case, block))
     return found
 
 
 def _affordable(candidates: Iterator[Diagnosis]) -> Iterator[Diagnosis]:
-    """The candidates of a family, for as long as the evaluations that they take are left."""
+    """Yield candidates until the budget of evaluations is spent."""
     with suppress(OutOfBudgetError):
         yield from candidates
 
@@ -110,22 +112,22 @@ def _of_tangents(diagnosis: Diagnosis) -> Diagnosis:
 
 def _ranked(candidates: Iterator[Diagnosis]) -> tuple[Diagnosis, ...]:
     """Return the candidates that fit, the best first, one for each name; ties keep their order."""
-    fitting = [candidate for candidate in candidates if candidate.fit >= GOOD]
-    fitting.sort(key=lambda candidate: -min(candidate.fit, SURE))
+    fitting = [candidate for candidate in candidates if candidate.fit >= LEAST_FIT]
+    fitting.sort(key=lambda candidate: -min(candidate.fit, CERTAIN))
     by_name: dict[str, Diagnosis] = {}
     for candidate in fitting:
         by_name.setdefault(candidate.name, candidate)
     return tuple(by_name.values())
 
 
-def _case(bench: Bench, finding: Finding) -> Case:
+def _case(measurements: Measurements, finding: Finding) -> Case:
     """Return the case behind a finding: the input that it names, and the output that is wrong, if known."""
-    named = [part for part in bench.inputs if part.path == finding.argument]
-    own = named[0] if named else max(bench.inputs, key=lambda part: part.size)
+    named = [part for part in measurements.inputs if part.path == finding.argument]
+    own = named[0] if named else max(measurements.inputs, key=lambda part: part.size)
     known = [entry for entry in finding.entries if len(entry.index) == len(own.shape)]
     worst = [_coordinate(own, entry.index, entry.part) for entry in known]
     worst = [coordinate for coordinate in worst if own.start <= coordinate < own.stop]
-    return Case(bench, own, _wrong_output(bench, own), worst)
+    return Case(measurements, own, _wrong_output(measurements, own), worst)
 
 
 def _coordinate(part: Part, index: tuple[int, ...], component: str | None) -> int:
@@ -135,23 +137,23 @@ def _coordinate(part: Part, index: tuple[int, ...], component: str | None) -> in
     return part.start + (2 * place + (component == "imag") if part.is_complex else place)
 
 
-def _wrong_output(bench: Bench, own: Part) -> Part | None:
+def _wrong_output(measurements: Measurements, own: Part) -> Part | None:
     """Return the output that is wrong, if others are right, and the worst output in forward mode; else None."""
-    if not 1 < len(bench.outputs) <= SOME:
+    if not 1 < len(measurements.outputs) <= SOME:
         return None
-    direction = own.alone(bench.direction(50))
-    slopes, bars = bench.slopes(direction[None])
+    direction = own.alone(measurements.direction(50))
+    slopes, bars = measurements.slopes(direction[None])
     errors = []
-    for part in bench.outputs:
-        if bench.reverse:
-            question = part.alone(bench.subject.cotangent(51))
-            gap = abs(float((bench.claim(question) * direction).sum()) - float((slopes[0] * question).sum()))
+    for part in measurements.outputs:
+        if measurements.reverse:
+            operand = part.alone(measurements.subject.cotangent(51))
+            gap = abs(float((measurements.claim(operand) * direction).sum()) - float((slopes[0] * operand).sum()))
             bar = CLEARLY * float(abs(part.of(bars[0])).sum())
         else:
-            pushed = part.of(bench.claim(direction))
-            gap, bar = size_of([pushed - part.of(slopes[0])]), CLEARLY * size_of([part.of(bars[0])])
-        errors.append((gap - bar - NOTHING * size_of([part.of(slopes[0])]), part))
+            pushed = part.of(measurements.claim(direction))
+            gap, bar = norm_of([pushed - part.of(slopes[0])]), CLEARLY * norm_of([part.of(bars[0])])
+        errors.append((gap - bar - ZERO * norm_of([part.of(slopes[0])]), part))
     wrong = [(error, part) for error, part in errors if error > 0]
-    if bench.reverse and (len(wrong) == len(errors) or not wrong):
+    if measurements.reverse and (len(wrong) == len(errors) or not wrong):
         return None
     return max(wrong or errors, key=lambda pair: pair[0])[1]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import comb
 
 from gradproof.engine.diagnosis.block import SOME, Block
-from gradproof.engine.diagnosis.case import CLOSE, GOOD, NOTHING, SURE, Case
+from gradproof.engine.diagnosis.case import CERTAIN, LEAST_FIT, SAME, ZERO, Case
 from gradproof.engine.results import Diagnosis
 from gradproof.engine.subject import Array
 from gradproof.engine.thresholds import CLEARLY, FEW, SLIGHT
@@ -14,13 +14,13 @@ from gradproof.engine.thresholds import CLEARLY, FEW, SLIGHT
 MISSING = "A mask of the forward (of a relu, a clamp, a dropout, an index) is missing in the backward."
 
 
-def lost(case: Case) -> Iterator[Diagnosis]:
-    """Zero is claimed of some entries, or all, where it should not be, and the others are right."""
-    zero = case.unclaimed
+def wrongly_zero(case: Case) -> Iterator[Diagnosis]:
+    """Diagnose claims that are wrongly zero in some or all entries and right in the others."""
+    zero = case.claimed_zero
     count = int(zero.sum())
     if not count:
         return
-    if count == case.answered.size:
+    if count == case.result_part.size:
         yield _detached(case)
         return
     kept = ~zero
@@ -29,11 +29,11 @@ def lost(case: Case) -> Iterator[Diagnosis]:
         missing, kept = zero & relevant, kept & relevant
         fit = case.fit(error * ~missing for error in case.errors)
     elif case.sample is not None:
-        missing, mask = zero, case.seen(1.0 * kept)
+        missing, mask = zero, case.observed(1.0 * kept)
         fit = case.fit_claims(right * mask for right in case.right_values)
     else:
         missing, mask = zero, 1.0 * kept
-        fit = case.fit_claims(case.through(lambda answer: answer * mask, lambda test: test * mask))
+        fit = case.fit_claims(case.right_after(lambda product: product * mask, lambda test: test * mask))
     if int(missing.sum()) and int(kept.sum()):
         yield from _partly_lost(case, missing, kept, fit)
     elif int(missing.sum()):
@@ -41,8 +41,8 @@ def lost(case: Case) -> Iterator[Diagnosis]:
         yield _inverted(case, int(missing.sum()), elsewhere) if elsewhere else _detached(case)
 
 
-def unmasked(case: Case) -> Iterator[Diagnosis]:
-    """Right where the function depends on the input, and not zero where it does not."""
+def missing_mask(case: Case) -> Iterator[Diagnosis]:
+    """Diagnose claims that are right where the function depends on the input, but not zero where it does not."""
     found = wrong_entries(case)
     if found is None:
         return
@@ -63,7 +63,7 @@ def unmasked(case: Case) -> Iterator[Diagnosis]:
 
 
 def one_sided(case: Case) -> Iterator[Diagnosis]:
-    """Wrong for inputs of one sign, or on one side of a threshold, and right for the others."""
+    """Diagnose claims that are wrong for inputs of one sign, or on one side of a threshold, and right for others."""
     found = wrong_entries(case)
     if found is None:
         return
@@ -74,20 +74,20 @@ def one_sided(case: Case) -> Iterator[Diagnosis]:
             name="mask",
             message=f"{case.subject_line} is wrong in the entries {where}, {int(wrong.sum())} of "
             f"{int(relevant.sum())}, and right in the others.",
-            fit=GOOD,  # to say where entries are wrong is less than to say how
+            fit=LEAST_FIT,  # to say where entries are wrong is less than to say how
             hint="Look at the branch of the backward for these inputs: the mask, or what is done where it is off.",
         )
 
 
-def mask_forgotten(case: Case, block: Block) -> Iterator[Diagnosis]:
-    """Diagnose a missing mask: examined entries are right, or should be zero and are not."""
-    if not block.answers:
+def missing_mask_in_columns(case: Case, block: Block) -> Iterator[Diagnosis]:
+    """Diagnose a missing mask from some columns: entries are right, or should be zero and are not."""
+    if not block.products:
         return
     slack = float(block.slack.max())
     extra = right = missing = 0
     for column in range(len(block.complete)):
-        pairs = [(float(claim[column]), float(truth[column])) for claim, truth in block.answers]
-        close = all(abs(claim - truth) <= slack + CLOSE * abs(truth) for claim, truth in pairs)
+        pairs = [(float(claim[column]), float(truth[column])) for claim, truth in block.products]
+        close = all(abs(claim - truth) <= slack + SAME * abs(truth) for claim, truth in pairs)
         nothing = all(abs(truth) <= slack for _, truth in pairs)
         if not close and not nothing:
             if any(abs(claim) > slack for claim, _ in pairs):
@@ -101,13 +101,13 @@ def mask_forgotten(case: Case, block: Block) -> Iterator[Diagnosis]:
             name="mask",
             message=f"{case.subject_line} is right in the entries that the function depends on, and not zero in those "
             f"that it does not depend on: {extra} of {extra + right} that were examined.",
-            fit=SURE,
+            fit=CERTAIN,
             hint=MISSING,
         )
 
 
 def wrong_entries(case: Case) -> tuple[Array, Array] | None:
-    """Which entries are wrong, and which are anything but zero, where every entry is known."""
+    """Return masks of the wrong entries and of the nonzero ones; None unless every entry is measured."""
     if not case.full:
         return None
     wrong = _not_small(case, [error * known.weight for error, known in zip(case.errors, case.known, strict=True)])
@@ -115,14 +115,14 @@ def wrong_entries(case: Case) -> tuple[Array, Array] | None:
 
 
 def described(case: Case, chosen: Array, others: Array) -> str | None:
-    """Where some entries lie, in contrast to others: at the ends of a dimension, or in inputs of one sign."""
+    """Return in words what separates the chosen entries from the others: a range of indices, or a sign of the input."""
     return _slab(case, chosen, others) or _beside(case, chosen, others)
 
 
 def _not_small(case: Case, vectors: list[Array]) -> Array:
     found = abs(vectors[0]) < 0
     for vector, known in zip(vectors, case.known, strict=True):
-        found = found | (abs(vector) > CLEARLY * known.bar + NOTHING * float(abs(known.value).max()))
+        found = found | (abs(vector) > CLEARLY * known.bar + ZERO * float(abs(known.value).max()))
     return found
 
 
@@ -142,7 +142,7 @@ def _inverted(case: Case, missing: int, extra: int) -> Diagnosis:
         message=f"{case.subject_line} is zero in all {missing} entries in which it should not be, and not zero in "
         f"{extra} in which it should, among the entries examined: a mask is inverted, or is another one than the "
         "function's.",
-        fit=SURE,
+        fit=CERTAIN,
         hint="Look at the condition of the mask (of a relu, a clamp, a dropout), and whether forward and backward "
         "have the same.",
     )
@@ -162,7 +162,7 @@ def _partly_lost(case: Case, missing: Array, kept: Array, fit: float) -> Iterato
     if slab:
         yield Diagnosis(
             name="block",
-            message=f"{case.subject_line} is right {slab} alone, and zero elsewhere.",
+            message=f"{case.subject_line} is right {slab} alone, and zero evaluation_point.",
             fit=fit,
             hint="Look for a loop, a slice or a chunk whose range ends early or starts late, and for a result that "
             "is overwritten where it should be put together.",
@@ -182,15 +182,15 @@ def _partly_lost(case: Case, missing: Array, kept: Array, fit: float) -> Iterato
 
 def _are_stored(case: Case, chosen: Array, *, stored: bool) -> bool:
     """Return True if the chosen entries, as far as a sample shows, are all stored, or all not stored."""
-    places = case.xp.arange(0, case.answered.size, device=chosen.device)[chosen]
+    places = case.xp.arange(0, case.result_part.size, device=chosen.device)[chosen]
     few = places[:: max(1, len(places) // SOME)]
-    frame = case.bench.subject.inputs
-    return case.reverse and all(frame.locate(case.answered.start + int(place)).stored is stored for place in few)
+    frame = case.measurements.subject.inputs
+    return case.reverse and all(frame.locate(case.result_part.start + int(place)).stored is stored for place in few)
 
 
 def _slab(case: Case, chosen: Array, others: Array) -> str | None:
     """Return in words where the chosen entries lie, if all are before, or all after, the others along a dimension."""
-    part = case.answered
+    part = case.result_part
     if part.is_complex:
         imaginary = case.xp.arange(0, part.size, device=chosen.device) % 2 == 1
         if not bool((chosen & imaginary).any()) and not bool((others & ~imaginary).any()):
@@ -210,9 +210,9 @@ def _slab(case: Case, chosen: Array, others: Array) -> str | None:
 
 def _beside(case: Case, chosen: Array, others: Array) -> str | None:
     """Return in words which inputs the chosen entries have, if a sign or a threshold separates them from the others."""
-    if not case.reverse or case.answered.is_complex:
+    if not case.reverse or case.result_part.is_complex:
         return None
-    point = case.answered.of(case.bench.subject.point)
+    point = case.result_part.of(case.measurements.subject.point)
     inside, outside = point[chosen], point[others]
     counts = (int(inside.shape[0]), int(outside.shape[0]))
     if min(counts) < 2 or max(counts) < FEW:
@@ -236,7 +236,7 @@ def _threshold(point: Array, chosen: Array, others: Array) -> str | None:
 
 
 def _between(low: float, high: float) -> str:
-    """The shortest number between two."""
+    """Return the number between two that has the fewest digits."""
     for digits in range(1, 8):
         for text in (f"{(low + high) / 2:.{digits}g}", f"{high:.{digits}g}", f"{low:.{digits}g}"):
             if low <= float(text) <= high:

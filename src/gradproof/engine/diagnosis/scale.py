@@ -5,26 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from gradproof.engine.diagnosis.bench import multiple_of
-from gradproof.engine.diagnosis.case import CLOSE, Case
+from gradproof.engine.diagnosis.case import SAME, Case
+from gradproof.engine.diagnosis.measurements import multiple_of
 from gradproof.engine.diagnosis.regions import described, wrong_entries
 from gradproof.engine.results import Diagnosis
 from gradproof.engine.thresholds import FEW
 
 
 def factor(case: Case) -> Iterator[Diagnosis]:
-    """The claim is a multiple of the right answer."""
+    """Diagnose claims that are a multiple of the right products."""
     size = multiple_of(case.right_values, case.claimed)
     if size == 0:
         return
     fit = case.fit_claims(size * right for right in case.right_values)
     known = named(size, case)
-    if fit and (known or case.freedom >= FEW):
+    if fit and (known or case.degrees_of_freedom >= FEW):
         yield _diagnosis(size, known, case, fit, "")
 
 
 def factor_somewhere(case: Case) -> Iterator[Diagnosis]:
-    """The entries that are wrong are a multiple of the right ones, and the others are right."""
+    """Diagnose claims whose wrong entries are all the same multiple of the right ones."""
     found = wrong_entries(case)
     if found is None:
         return
@@ -43,9 +43,9 @@ def factor_somewhere(case: Case) -> Iterator[Diagnosis]:
 
 
 def _diagnosis(size: float, known: str | None, case: Case, fit: float, place: str) -> Diagnosis:
-    near_one = math.isclose(size, 1, rel_tol=CLOSE)
+    near_one = math.isclose(size, 1, rel_tol=SAME)
     times = f"{size:.10g}" if near_one else known or f"{size:.6g}"
-    if math.isclose(size, -1, rel_tol=CLOSE):
+    if math.isclose(size, -1, rel_tol=SAME):
         return Diagnosis(
             name="sign",
             message=f"{case.subject_line} has the wrong sign{place}.",
@@ -63,15 +63,15 @@ def _diagnosis(size: float, known: str | None, case: Case, fit: float, place: st
 def _advice(size: float, known: str | None) -> str:
     if known and "(" in known:
         return "Look for a sum where a mean is meant, or the other way round, and for a division that is done twice."
-    if math.isclose(abs(size), 2, rel_tol=CLOSE) or math.isclose(abs(size), 0.5, rel_tol=CLOSE):
+    if math.isclose(abs(size), 2, rel_tol=SAME) or math.isclose(abs(size), 0.5, rel_tol=SAME):
         return "Look for the 2 of a square, a term that is counted twice, or one of two equal terms left out."
     return "Look for a constant of the forward that the backward leaves out, inverts or applies twice."
 
 
 def named(size: float, case: Case) -> str | None:
-    """A factor in words, where it is a number that one would expect: 2, ½, the number of entries, and so on."""
+    """Return a factor in words if it is a usual one (2, ½, π, the number of entries, …), else None."""
     magnitude, sign = abs(size), "−" if size < 0 else ""
-    slack = CLOSE + case.noise / max(case.disagreement, 1e-300)
+    slack = SAME + case.noise / max(case.disagreement, 1e-300)
     for number, text in _expected(case):
         if math.isclose(magnitude, number, rel_tol=slack):
             return sign + text
@@ -97,9 +97,9 @@ def _expected(case: Case) -> Iterator[tuple[float, str]]:
 
 
 def _counts(case: Case) -> dict[int, str]:
-    """Numbers of entries and lengths of dimensions, which sums and means bring in."""
+    """Return the factors that sums and means bring in (numbers of entries, lengths of dimensions) with their names."""
     found: dict[int, str] = {}
-    for part in (*case.bench.inputs, *case.bench.outputs):
+    for part in (*case.measurements.inputs, *case.measurements.outputs):
         found.setdefault(part.entries, f"the number of entries of {part.path}")
         for axis in part.axes:
             found.setdefault(axis.length, f"the length of dimension {axis.number} of {part.path}")

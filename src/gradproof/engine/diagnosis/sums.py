@@ -7,33 +7,33 @@ from collections.abc import Iterator
 from functools import partial
 
 from gradproof.engine.diagnosis.block import Block
-from gradproof.engine.diagnosis.case import CLOSE, SURE, Case
-from gradproof.engine.diagnosis.parts import Axis
+from gradproof.engine.diagnosis.case import CERTAIN, SAME, Case
+from gradproof.engine.parts import Axis
 from gradproof.engine.results import Diagnosis
 
 
 def missing_sum(case: Case) -> Iterator[Diagnosis]:
-    """Only one slice of what is asked enters the answer, where a sum over all should."""
-    part = case.asked or case.asked_parts[0]
+    """Diagnose a product that reads one slice of its operand where it should sum over all slices."""
+    part = case.operand_part or case.operand_parts[0]
     for axis in part.axes:
         for index, which in ((0, "first"), (-1, "last")):
             yield Diagnosis(
                 name="missing-sum",
                 message=f"{case.subject_line} takes the {which} slice along dimension {axis.number} of "
                 f"{part.path} alone, where it should sum over all {axis.length}.",
-                fit=case.fit_asked(partial(axis.only, case.xp, index=index), part),
+                fit=case.fit_changed_operand(partial(axis.only, case.xp, index=index), part),
                 hint="An input that is broadcast receives the sum over the dimensions that it was broadcast "
                 "along: sum, and do not take one slice.",
             )
 
 
 def doubled_sum(case: Case) -> Iterator[Diagnosis]:
-    """The answer is summed, or averaged, over a dimension that it should keep."""
-    xp, part = case.xp, case.answered
+    """Diagnose a product that is summed, or averaged, over a dimension that it should keep."""
+    xp, part = case.xp, case.result_part
     for axis in part.axes:
-        if case.sample is not None and not _is_level(case, axis):
+        if case.sample is not None and not _is_constant_along(case, axis):
             continue
-        means = case.through(partial(axis.averaged, xp), partial(axis.averaged, xp))
+        means = case.right_after(partial(axis.averaged, xp), partial(axis.averaged, xp))
         for how, size in (("averaged", 1), ("summed", axis.length)):
             yield Diagnosis(
                 name="doubled-sum",
@@ -43,15 +43,15 @@ def doubled_sum(case: Case) -> Iterator[Diagnosis]:
             )
 
 
-def _is_level(case: Case, axis: Axis) -> bool:
-    """Whether a claim is the same along a dimension, at one coordinate of the sample and its neighbour."""
+def _is_constant_along(case: Case, axis: Axis) -> bool:
+    """Return True if the first claim has the same value at a sampled coordinate and at its neighbour along the axis."""
     place, claim = int(case.sample[-1]), case.claims[0]
     neighbour = place + axis.below if place // axis.below % axis.length == 0 else place - axis.below
-    return math.isclose(float(claim[place]), float(claim[neighbour]), rel_tol=CLOSE)
+    return math.isclose(float(claim[place]), float(claim[neighbour]), rel_tol=SAME)
 
 
 def overwritten(case: Case, block: Block) -> Iterator[Diagnosis]:
-    """Each input that several outputs read has the gradient of one of them alone."""
+    """Diagnose inputs that several outputs read, but that receive the gradient of one of them alone."""
     if bool((block.wrong & ~block.dropped).any()):
         return
     present, dropped = (abs(block.right) > block.slack).T.tolist(), block.dropped.T.tolist()
@@ -72,7 +72,7 @@ def overwritten(case: Case, block: Block) -> Iterator[Diagnosis]:
             name="overwritten",
             message=f"Entries of {case.input.path} that several outputs read have the "
             f"gradient of {which} of them alone.",
-            fit=SURE,
+            fit=CERTAIN,
             hint="Gradients of an entry that is read several times add up: index_add_, scatter_add_ or "
             "index_put_(accumulate=True) in place of an assignment.",
         )

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from gradproof.engine.diagnosis.parts import parts_of
 from gradproof.engine.estimators.panels import Segment, claims_along, values_along
 from gradproof.engine.estimators.question import Question
 from gradproof.engine.estimators.segment import Outcome, SegmentResult, error_needed, second_opinion
 from gradproof.engine.options import Probing
+from gradproof.engine.parts import parts_of
 from gradproof.engine.results import Entry, Place, Resolution
 from gradproof.engine.subject import Array, Subject
 from gradproof.engine.thresholds import FEW, MANY, UNRESOLVED

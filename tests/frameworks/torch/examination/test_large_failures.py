@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from gradproof import Verdict, check
-from gradproof.engine.diagnosis.bench import BUDGET
+from gradproof.engine.diagnosis.measurements import BUDGET
 from gradproof.engine.thresholds import LARGE
 from gradproof.frameworks.torch.examination import examination
 from gradproof.gallery.specimen import planted

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gradproof.engine.diagnosis.bench import size_of
-from gradproof.engine.diagnosis.case import NOTHING, SURE, Case
-from gradproof.engine.diagnosis.parts import Part
+from gradproof.engine.diagnosis.case import CERTAIN, ZERO, Case
+from gradproof.engine.diagnosis.measurements import norm_of
+from gradproof.engine.parts import Part
 from gradproof.engine.results import Diagnosis
 from gradproof.engine.subject import Array
 
 
 def ignored(case: Case) -> Iterator[Diagnosis]:
-    """The claim does not change with what it is asked."""
+    """Diagnose claims that do not depend on the operand."""
     first, *others = case.claims
-    size = size_of([first])
-    if not size > 0 or any(size_of([first - other]) > NOTHING * size for other in others):
+    size = norm_of([first])
+    if not size > 0 or any(norm_of([first - other]) > ZERO * size for other in others):
         return
     multiply = f"Multiply by the {case.given}, also where it has one entry: it is not always one."
-    size = 1.0 if case.reverse else case.bench.step  # a direction is as long as a step
+    size = 1.0 if case.reverse else case.measurements.step  # a direction is as long as a step
     ones = size * _ones(case)
-    right = case.right(case.asked.alone(ones) if case.asked else ones).value / size
+    right = case.right(case.operand_part.alone(ones) if case.operand_part else ones).value / size
     assumed = case.fit_claims([right] * len(case.claims))
     yield Diagnosis(
         name="incoming-ignored",
@@ -31,20 +31,20 @@ def ignored(case: Case) -> Iterator[Diagnosis]:
     yield Diagnosis(
         name="incoming-ignored",
         message=f"{case.subject_line} does not change with the {case.given}.",
-        fit=SURE,
+        fit=CERTAIN,
         hint=multiply,
     )
 
 
 def reduced(case: Case) -> Iterator[Diagnosis]:
-    """The claim depends on the sum of what it is asked alone."""
-    part = case.sole
+    """Diagnose claims that depend on the sum of the operand's entries alone."""
+    part = case.only_operand_part
     if part is None or part.entries < 2:
         return
     rights = []
-    for question, claim in zip(case.questions, case.claims, strict=True):
-        vector = part.changed(question, lambda row: _levelled(part, row))
-        if size_of([case.claim(vector) - claim]) > NOTHING * size_of([claim]):
+    for operand, claim in zip(case.operands, case.claims, strict=True):
+        vector = part.changed(operand, lambda row: _averaged(part, row))
+        if norm_of([case.claim(vector) - claim]) > ZERO * norm_of([claim]):
             return
         rights.append(case.right(vector).value)
     yield Diagnosis(
@@ -57,29 +57,29 @@ def reduced(case: Case) -> Iterator[Diagnosis]:
 
 
 def passed_through(case: Case) -> Iterator[Diagnosis]:
-    """The incoming gradient itself is claimed."""
-    part = case.sole
-    if part is None or part.size != case.answered.size:
+    """Diagnose claims that equal the operand itself."""
+    part = case.only_operand_part
+    if part is None or part.size != case.result_part.size:
         return
     yield Diagnosis(
         name="pass-through",
         message=f"{case.subject_line} is the {case.given} itself.",
-        fit=case.fit_claims([case.seen(part.of(question)) for question in case.questions]),
+        fit=case.fit_claims([case.observed(part.of(operand)) for operand in case.operands]),
         hint="The derivative of the function itself is not multiplied in: a straight-through rule, or a factor left "
         "out.",
     )
 
 
-def _levelled(part: Part, row: Array) -> Array:
-    """A tensor with all entries replaced by their mean."""
+def _averaged(part: Part, row: Array) -> Array:
+    """Return a tensor with all entries replaced by their mean."""
     pieces = row.reshape(-1, 2 if part.is_complex else 1)
     return (0.0 * pieces + pieces.sum(0) / part.entries).reshape(-1)
 
 
 def _ones(case: Case) -> Array:
-    """A question of ones."""
-    vector = case.xp.zeros_like(case.questions[0])
-    for part in case.asked_parts:
+    """Return an operand whose entries are all one."""
+    vector = case.xp.zeros_like(case.operands[0])
+    for part in case.operand_parts:
         piece = part.of(vector)
         piece[:: 2 if part.is_complex else 1] = 1.0
     return vector

@@ -1,7 +1,7 @@
-"""The measuring bench of a diagnosis: claims for questions, and slopes along directions, each with its bar.
+"""What a diagnosis is based on: claimed products of the derivative, and measured slopes with their bars.
 
-A derivative under test answers questions: a pullback is asked about an incoming gradient, a pushforward about a
-direction. Everything here speaks of questions and answers, so that a diagnosis need not know the mode.
+A derivative under test is a linear map. Its operand is an incoming gradient for a pullback, and a direction for a
+pushforward; the result is called the product. Diagnoses speak of operands and products, and serve both modes.
 """
 
 from __future__ import annotations
@@ -10,25 +10,25 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gradproof.engine.diagnosis.parts import Part, parts_of
 from gradproof.engine.estimators.differences import ROUNDING
 from gradproof.engine.estimators.directional import Measured, slopes_along
 from gradproof.engine.estimators.steps import first_step
+from gradproof.engine.parts import Part, parts_of
 from gradproof.engine.subject import Array, Step, Subject
 from gradproof.engine.thresholds import ALIKE, LARGE, TRACE
 
-BUDGET = 24  # evaluations of a diagnosis of a large function at most; 13 where one mistake explains a whole answer
+BUDGET = 24  # the most evaluations for a diagnosis of a large function; one mistake in all entries takes 13
 
 
 class OutOfBudgetError(Exception):
-    """A question that would take more evaluations than are left."""
+    """Raised by a measurement that would take more evaluations than are left."""
 
 
-class Bench:
-    """A subject and what can be asked of it. Random questions are drawn afresh, from seeds that no probe has used."""
+class Measurements:
+    """Claims and slopes of a subject. Random vectors come from seeds that no probe uses."""
 
     def __init__(self, subject: Subject, seed: int, measured: Measured | None = None) -> None:
-        """Slopes come from the Jacobian, where it was `measured`."""
+        """Take slopes from the Jacobian if it was `measured` before, and from evaluations otherwise."""
         self.subject, self.xp, self._seed = subject, subject.arrays, seed * 31 + 104_729
         self._measured = measured
         self.reverse = subject.mode == "reverse"
@@ -37,32 +37,32 @@ class Bench:
         self.large = max(subject.inputs.size, subject.outputs.size) > LARGE
         self._left = float(BUDGET) if self.large else math.inf
 
-    def question(self, number: int) -> Array:
-        """A random question."""
+    def operand(self, number: int) -> Array:
+        """Draw a random operand."""
         return self.subject.cotangent(self._seed + number) if self.reverse else self.direction(number)
 
     def direction(self, number: int) -> Array:
-        """A random direction, as long as the first step of a ladder."""
+        """Draw a random direction that is as long as the first step of a ladder."""
         return self.subject.direction(self._seed + number, Step(self.step))
 
-    def claim(self, question: Array) -> Array:
-        """What the derivative answers."""
-        return self.subject.pullback(question) if self.reverse else self.subject.pushforward(question)
+    def claim(self, operand: Array) -> Array:
+        """Return the product that the derivative claims."""
+        return self.subject.pullback(operand) if self.reverse else self.subject.pushforward(operand)
 
     def slopes(self, directions: Array) -> tuple[Array, Array]:
-        """The slopes of all outputs along each of some directions, and their bars."""
+        """Measure the slopes of all outputs along each direction; return them with their bars."""
         self._spend(4 * len(directions))
         return slopes_along(self.subject, directions, self._measured)
 
     def columns(self, places: Array) -> tuple[Array, Array]:
-        """The columns of the Jacobian for some inputs, one in a row, and their bars."""
+        """Measure the columns of the Jacobian for some inputs; return them as rows, with their bars."""
         steps = self.direction(0)[places]
         steps = self.xp.where(steps == 0, 0 * steps + self.step, steps)[:, None]
         slopes, bars = self.slopes(steps * units(self.xp, self.subject.point, places))
         return slopes / steps, bars / abs(steps)
 
     def quick_slopes(self, direction: Array) -> tuple[Array, Array]:
-        """The slopes of all outputs along one direction from two evaluations, with bars from how their sides differ."""
+        """Measure slopes along one direction with two evaluations, and bars from the difference of the two sides."""
         self._spend(2)
         ahead, behind = self.subject.evaluate(direction, 1.0), self.subject.evaluate(direction, -1.0)
         centre = self.subject.centre
@@ -71,7 +71,7 @@ class Bench:
         return (ahead - behind) * 0.5, self.xp.where(self.xp.isnan(bars), math.inf, bars)
 
     def rough_slopes(self, directions: Array, place: Array | None = None) -> Array:
-        """The same from two evaluations each, without bars; at the point plus `place`, where one is given."""
+        """Measure slopes along each direction with two evaluations, without bars, at the point plus `place`."""
         if place is None and self._measured:
             return self._measured.along(directions)[0]
         self._spend(2 * len(directions))
@@ -82,7 +82,7 @@ class Bench:
         return (ahead - behind) * 0.5
 
     def evaluate_elsewhere(self) -> None:
-        """Call the function at another point, which must not change its derivative at this one."""
+        """Call the function at another point. Its derivative at the point must not change by this."""
         self._spend(1)
         self.subject.evaluate(self.subject.direction(self._seed + 71, Step(ALIKE)), 1.0)
 
@@ -92,31 +92,31 @@ class Bench:
         self._left -= evaluations
 
     def zeros(self, parts: list[Part]) -> Array:
-        """A vector of zeros over all inputs or all outputs."""
+        """Return a vector of zeros over all inputs or all outputs."""
         return self.xp.zeros_like(self.subject.centre if parts is self.outputs else self.subject.point)
 
     def directions(self, part: Part, rows: Sequence[Array]) -> Array:
-        """Stacked directions that move one tensor alone, by the given rows."""
+        """Return stacked directions that are the given rows in one tensor, and zero in all others."""
         vectors = self.xp.stack([self.zeros(self.inputs)] * len(rows))
         vectors[:, part.start : part.stop] = self.xp.stack(list(rows))
         return vectors
 
 
 def units(xp: Any, like: Array, places: Array) -> Array:
-    """Unit vectors at some places, one in a row."""
+    """Return the unit vectors of some coordinates as rows."""
     rows = xp.zeros_like(xp.stack([like] * places.shape[0]))
     rows[xp.arange(0, places.shape[0], device=like.device), places] = 1.0
     return rows
 
 
-def size_of(vectors: Iterable[Array]) -> float:
-    """The root of the sum of squares over some vectors; infinite where an entry is not finite."""
+def norm_of(vectors: Iterable[Array]) -> float:
+    """Return the 2-norm of some vectors together; infinite if an entry is not finite."""
     total = sum(float((vector * vector).sum()) for vector in vectors)
     return math.sqrt(total) if math.isfinite(total) else math.inf
 
 
 def multiple_of(terms: Sequence[Array], targets: Iterable[Array]) -> float:
-    """The multiple of some vectors that is nearest to others; zero where there is none."""
+    """Return the factor by which `terms` come closest to `targets` in least squares; zero if it is not finite."""
     square = sum(float((term * term).sum()) for term in terms)
     over = sum(float((term * target).sum()) for term, target in zip(terms, targets, strict=True))
     size = over / square if square > 0 else 0.0

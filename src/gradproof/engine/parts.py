@@ -1,4 +1,4 @@
-"""The tensors that a flat vector is made of, and what can be done along their dimensions."""
+"""The tensors that a flat vector consists of, and operations along their dimensions."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from gradproof.engine.subject import Array, Frame
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One dimension of a tensor: its number, its length, and how many coordinates lie below one step along it."""
+    """One dimension of a tensor: its number, its length, and its stride (`below`) in coordinates."""
 
     number: int
     length: int
     below: int
 
     def split(self, vector: Array) -> Array:
-        """The coordinates with this dimension in the middle; stacked vectors go with what lies before it."""
+        """Return a view of shape (before, length, below); leading dimensions of stacked vectors count as before."""
         return vector.reshape(-1, self.length, self.below)
 
     def indices(self, xp: Any, size: int, like: Array) -> Array:
-        """The index along this dimension of every coordinate."""
+        """Return the index of every coordinate along this dimension."""
         return xp.arange(0, size, device=like.device) // self.below % self.length
 
     def shifted(self, xp: Any, vector: Array, *, offset: int) -> Array:
-        """Every entry moved by an offset of one or minus one along this dimension, and zero where none came from."""
+        """Shift all entries by one or minus one along this dimension, and fill up with zeros."""
         pieces = self.split(xp.zeros_like(vector))
         source = self.split(vector)
         if offset > 0:
@@ -37,16 +37,16 @@ class Axis:
         return pieces.reshape(vector.shape)
 
     def rolled(self, xp: Any, vector: Array, *, offset: int) -> Array:
-        """The same, with what falls off one end put in at the other."""
+        """Shift all entries along this dimension, cyclically."""
         return xp.roll(self.split(vector), offset, 1).reshape(vector.shape)
 
     def averaged(self, xp: Any, vector: Array) -> Array:
-        """Every entry replaced by the mean along this dimension."""
+        """Replace every entry by the mean along this dimension."""
         pieces = self.split(vector)
         return (xp.zeros_like(pieces) + pieces.sum(1)[:, None] / self.length).reshape(vector.shape)
 
     def only(self, xp: Any, vector: Array, *, index: int) -> Array:
-        """The entries at one index along this dimension, and zero elsewhere."""
+        """Set all entries to zero but those at one index along this dimension."""
         pieces = self.split(xp.zeros_like(vector))
         pieces[:, index] = self.split(vector)[:, index]
         return pieces.reshape(vector.shape)
@@ -54,7 +54,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The coordinates of one tensor."""
+    """The coordinates of one tensor within a flat vector."""
 
     path: str
     start: int
@@ -69,28 +69,28 @@ class Part:
 
     @property
     def entries(self) -> int:
-        """The number of entries: half as many, where they are complex."""
+        """The number of entries; a complex entry has two coordinates."""
         return prod(self.shape)
 
     def of(self, vector: Array) -> Array:
-        """The coordinates of this tensor in a vector, or in stacked ones."""
+        """Return the coordinates of this tensor in a vector, or in each of stacked vectors."""
         return vector[..., self.start : self.stop]
 
     def changed(self, vector: Array, change: Callable[[Array], Array]) -> Array:
-        """A copy of a vector, or of stacked ones, with this tensor changed."""
+        """Return a copy of a vector, or of stacked ones, with this tensor changed."""
         result = vector * 1.0
         result[..., self.start : self.stop] = change(self.of(vector))
         return result
 
     def alone(self, vector: Array) -> Array:
-        """A copy of a vector, or of stacked ones, that is zero outside this tensor."""
+        """Return a copy of a vector, or of stacked ones, that is zero outside this tensor."""
         result = vector * 0.0
         result[..., self.start : self.stop] = self.of(vector)
         return result
 
     @property
     def axes(self) -> list[Axis]:
-        """The dimensions along which there is more than one entry."""
+        """The dimensions with more than one entry."""
         found, below = [], self.size
         for number, length in enumerate(self.shape):
             below //= length
@@ -99,12 +99,12 @@ class Part:
         return found
 
     def swaps(self) -> list[tuple[int, int]]:
-        """The pairs of dimensions that may have been exchanged."""
+        """Return all pairs of dimensions with more than one entry."""
         axes = [axis.number for axis in self.axes]
         return [(one, other) for k, one in enumerate(axes) for other in axes[k + 1 :]]
 
     def swapped(self, xp: Any, vector: Array, *, pair: tuple[int, int]) -> Array:
-        """A vector laid out with two dimensions exchanged, put in order."""
+        """Read a vector as this tensor with two dimensions exchanged, and exchange them back."""
         laid = list(self.shape)
         laid[pair[0]], laid[pair[1]] = laid[pair[1]], laid[pair[0]]
         whole = vector.reshape(*laid, 2) if self.is_complex else vector.reshape(laid)
@@ -114,8 +114,8 @@ class Part:
 def parts_of(frame: Frame) -> list[Part]:
     """Return the non-empty tensors of a frame, with shapes inferred from the names of their last coordinates.
 
-    A tensor whose coordinates are some of its entries, such as a sparse one, is taken for a row of them. A last
-    coordinate that stands for no entry is left out.
+    A tensor whose coordinates are only some of its entries, such as a sparse one, becomes one-dimensional. A last
+    coordinate that belongs to no entry is left out.
     """
     found = []
     for start, stop in frame.spans:
@@ -131,13 +131,13 @@ def parts_of(frame: Frame) -> list[Part]:
     return found
 
 
-def spread(size: int, count: int) -> list[int]:
-    """Some places among many, spread evenly but in no step: at multiples of the golden ratio, modulo one."""
+def quasirandom_indices(size: int, count: int) -> list[int]:
+    """Return indices that cover a range evenly without a period: multiples of the golden ratio modulo one."""
     return [int(k * (sqrt(5) - 1) / 2 % 1 * size) for k in range(1, count + 1)]
 
 
 def conjugated(vector: Array) -> Array:
-    """The conjugate, of a vector that holds complex entries as pairs."""
+    """Return the conjugate of a vector that holds complex entries as pairs."""
     result = vector * 1.0
     result[..., 1::2] *= -1.0
     return result

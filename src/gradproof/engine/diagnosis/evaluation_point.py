@@ -1,4 +1,4 @@
-"""Mistakes of the point: what the derivative is taken from was changed later, or is another tensor; approximations."""
+"""Derivatives at the wrong point (saved tensors overwritten, or the wrong tensor saved), and approximate ones."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterator
 from itertools import islice
 
-from gradproof.engine.diagnosis.bench import size_of
 from gradproof.engine.diagnosis.block import SOME, Block
-from gradproof.engine.diagnosis.case import CLOSE, GOOD, SURE, Case
-from gradproof.engine.diagnosis.parts import Part
+from gradproof.engine.diagnosis.case import CERTAIN, LEAST_FIT, SAME, Case
+from gradproof.engine.diagnosis.measurements import norm_of
 from gradproof.engine.estimators.noise import SINGLE
 from gradproof.engine.options import tolerance_hint
+from gradproof.engine.parts import Part
 from gradproof.engine.results import Diagnosis
 from gradproof.engine.subject import Array
 from gradproof.engine.thresholds import ALIKE, CLEARLY, FELT, FEW, SLIGHT
@@ -27,61 +27,61 @@ ADVICE = (
 )
 
 
-def unsteady(case: Case) -> Iterator[Diagnosis]:
-    """A call of the function elsewhere changes what the derivative answers here."""
-    before, again = case.claim(case.questions[0]), case.claim(case.questions[0])
-    case.bench.evaluate_elsewhere()
-    after = case.claim(case.questions[0])
-    allowed = CLOSE * size_of([before])
-    if size_of([again - before]) <= allowed < size_of([after - before]):  # it does not change by itself
+def overwritten_state(case: Case) -> Iterator[Diagnosis]:
+    """Diagnose a derivative at the point that changes when the function is called at another point."""
+    before, again = case.claim(case.operands[0]), case.claim(case.operands[0])
+    case.measurements.evaluate_elsewhere()
+    after = case.claim(case.operands[0])
+    allowed = SAME * norm_of([before])
+    if norm_of([again - before]) <= allowed < norm_of([after - before]):  # it does not change by itself
         yield Diagnosis(
             name="stale",
             message=f"Calling the function at another point changes {case.what} at this one: the derivative reads "
             "something that every call overwrites.",
-            fit=SURE,
+            fit=CERTAIN,
             hint="Save what the backward needs with ctx.save_for_backward, or in tensors of its own for every call; "
             "a buffer, a global or an attribute is overwritten by the next call.",
         )
 
 
-def moved(case: Case) -> Iterator[Diagnosis]:
-    """The claim is the right derivative at another point."""
+def wrong_point(case: Case) -> Iterator[Diagnosis]:
+    """Diagnose a claim that is the right derivative at another point."""
     if not case.reverse:
         return
-    bench, part, drawn = case.bench, case.answered, case.bench.direction(20)
+    measurements, part, drawn = case.measurements, case.result_part, case.measurements.direction(20)
     direction = part.alone(drawn)
-    if case.sample is not None:  # within the sample, where the right answers are known
+    if case.sample is not None:  # move the sampled inputs only: the right products are known there
         direction, places = 0.0 * drawn, part.start + case.sample
         direction[places] = drawn[places]
 
     def off(slopes: Array) -> float:
-        pairs = zip(case.claims, case.questions, strict=True)
-        return size_of(part.of(direction) @ claim - slopes @ question for claim, question in pairs)
+        pairs = zip(case.claims, case.operands, strict=True)
+        return norm_of(part.of(direction) @ claim - slopes @ operand for claim, operand in pairs)
 
     if case.sample is None:
-        whole = off(bench.rough_slopes(direction[None])[0])
+        whole = off(measurements.rough_slopes(direction[None])[0])
     else:
-        whole = size_of(case.seen(part.of(direction)) @ error for error in case.errors)
+        whole = norm_of(case.observed(part.of(direction)) @ error for error in case.errors)
     if not 0 < whole < math.inf:
         return
     for text, place in islice(_places(case), SOME):
-        left = off(bench.rough_slopes(direction[None], place)[0])
+        left = off(measurements.rough_slopes(direction[None], place)[0])
         yield Diagnosis(
             name="stale",
             message=f"{case.subject_line} is right for another point: for {text}.",
-            fit=SURE * max(0.0, 1 - left / whole),
+            fit=CERTAIN * max(0.0, 1 - left / whole),
             hint=ADVICE,
         )
 
 
 def approximate(case: Case, block: Block) -> Iterator[Diagnosis]:
-    """The claim is near the right one everywhere and right nowhere."""
+    """Diagnose claims that are close to the right ones in all entries, but exact in hardly any."""
     counts = abs(block.right) > SLIGHT * float(abs(block.right).max())
     number = int(counts.sum())
     if number < FEW:
         return
     relative = ((block.claimed - block.right) / case.xp.where(counts, block.right, 1.0 + 0 * block.right))[counts]
-    off = int(((abs(block.claimed - block.right) > block.slack / CLEARLY) & counts).sum())  # by a bar each
+    off = int(((abs(block.claimed - block.right) > block.slack / CLEARLY) & counts).sum())  # by more than the bar
     largest = float(abs(relative).max())
     usual = math.sqrt(float((relative * relative).sum()) / number)
     if largest > ALIKE or 2 * off < number:
@@ -92,29 +92,29 @@ def approximate(case: Case, block: Block) -> Iterator[Diagnosis]:
         name="approximation",
         message=f"{case.subject_line} is off by some {size} nearly everywhere: it is the derivative of a slightly "
         "different function." + (" Computing in single precision leaves errors of this size." if single else ""),
-        fit=GOOD - usual,
+        fit=LEAST_FIT - usual,
         hint=(CAST if single else DIFFERENT) + tolerance_hint(largest, SLIGHT),
     )
 
 
 def _places(case: Case) -> Iterator[tuple[str, Array]]:
-    """Other points, as differences from this one, each in words."""
-    bench, part = case.bench, case.answered
-    point, values = bench.subject.point, bench.subject.centre
+    """Yield points at which a derivative may be taken by mistake: a description and the difference from the point."""
+    measurements, part = case.measurements, case.result_part
+    point, values = measurements.subject.point, measurements.subject.centre
     own = part.of(point)
     found: list[tuple[str, Part, Array]] = [
         (f"the function's value {output.path} in place of {part.path}", part, output.of(values))
-        for output in bench.outputs[:2]
+        for output in measurements.outputs[:2]
         if _is_like(part, output)
     ]
-    for other in [other for other in bench.inputs if other != part and _is_like(part, other)][:2]:
+    for other in [other for other in measurements.inputs if other != part and _is_like(part, other)][:2]:
         found.append((f"{other.path} in place of {part.path}", part, other.of(point)))
         found.append((f"{part.path} in place of {other.path}", other, own))
-    for other in [part, *(each for each in bench.inputs[:3] if each.path != part.path)]:
+    for other in [part, *(each for each in measurements.inputs[:3] if each.path != part.path)]:
         found += [(text.format(other.path), other, value) for text, value in _changes(other, other.of(point))]
     for text, other, value in found:
         if other.is_complex or not _leaves_the_domain(other.of(point), value):
-            yield text, bench.directions(other, [value - other.of(point)])[0]
+            yield text, measurements.directions(other, [value - other.of(point)])[0]
 
 
 def _is_like(part: Part, other: Part) -> bool:
@@ -122,15 +122,15 @@ def _is_like(part: Part, other: Part) -> bool:
 
 
 def _leaves_the_domain(x: Array, value: Array) -> bool:
-    """Whether numbers that are all of one sign would not stay so: a function may be for such numbers alone.
+    """Return True if the numbers of a tensor all have one sign, and the new ones do not.
 
-    Elsewhere it may not only be undefined: one that iterates until it converges may never end.
+    The function may be defined for that sign alone. For other numbers an iteration may never converge.
     """
     return any(bool((side * x > 0).all()) and not bool((side * value > 0).all()) for side in (1, -1))
 
 
 def _changes(part: Part, x: Array) -> list[tuple[str, Array]]:
-    """What becomes of a tensor that is changed in place."""
+    """Return what a tensor may be after a change in place, each with a pattern for its name."""
     found = [("2 {}", 2 * x), ("{} / 2", x / 2), ("−{}", -x), ("0 in place of {}", 0 * x)]
     found += [("{} + 1", _plus(part, x, 1.0)), ("{} − 1", _plus(part, x, -1.0))]
     if not part.is_complex:
