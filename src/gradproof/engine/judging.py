@@ -6,11 +6,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from gradproof.engine.estimators.noise import on_a_grid
 from gradproof.engine.explanations import explain, unexplained
 from gradproof.engine.explanations.comparison import Comparison, Kind
 from gradproof.engine.explanations.domain import all_undefined, undefined_beside
-from gradproof.engine.explanations.quantisation import QUANTISED, ZERO_GRADIENT, has_zero_gradient_of_a_cast
+from gradproof.engine.explanations.quantisation import ZERO_GRADIENT, rises_on_long_steps
 from gradproof.engine.findings import entry_findings, raised, spread_thinly
 from gradproof.engine.localisation.locate import Located, localise
 from gradproof.engine.nonfinite import broken_claim
@@ -18,11 +17,11 @@ from gradproof.engine.options import Probing
 from gradproof.engine.pictures import remainders
 from gradproof.engine.probe import Probe
 from gradproof.engine.probing import probe_direction
-from gradproof.engine.results import Entry, Finding, Obstacle, Reading, Resolution, Verdict
+from gradproof.engine.results import UNMEASURED, Entry, Finding, Obstacle, Reading, Resolution, Verdict
 from gradproof.engine.second_opinion import seconded
 from gradproof.engine.subject import DerivativeError, Subject
 from gradproof.engine.thresholds import ENOUGH, SLIGHT, TINY, TRACE
-from gradproof.engine.verdict import EMPTY, UNMEASURED, Judgement
+from gradproof.engine.verdict import EMPTY, Judgement
 
 Span = tuple[int, int]
 ONE_SIDED = "The function is not defined on both sides of the point: slopes were measured on one side, where it is."
@@ -215,10 +214,8 @@ class Evidence:
             self.notes.append(ONE_SIDED)
         if self._claims_slopes_of_infinities(deciding[0]):
             self.notes.append(INFINITIES)
-        zero = self.unresolved_allowed and not any(probe.claim.largest_entry for probe in deciding)
-        if zero and has_zero_gradient_of_a_cast(self.subject, deciding[0].ladder.direction):
-            if not on_a_grid(self.subject.arrays, self.subject.centre):
-                return self._blocked(QUANTISED)
+        zero = not any(probe.claim.largest_entry for probe in deciding)
+        if zero and rises_on_long_steps(self.subject, deciding[0].ladder.direction):
             self.notes.append(ZERO_GRADIENT)
         return self._judged(deciding)
 
@@ -264,5 +261,4 @@ def _resolution(probes: list[Probe]) -> Resolution:
         return UNMEASURED
     absolute = max(probe.resolution for probe in probes)
     size = max(probe.largest_entry for probe in probes)
-    relative = absolute / size if size and math.isfinite(absolute) else math.inf
-    return Resolution(absolute=absolute, relative=relative)
+    return Resolution.of(absolute, size)

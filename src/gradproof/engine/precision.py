@@ -210,7 +210,7 @@ def _resolution(subject: Subject, allowed: Array, truth: Array, judgement: Judge
     """What is lost in rounding, or what the judgement in double precision did not see, if that is more."""
     xp, size = subject.arrays, float(abs(truth).max())
     widest = max(float(xp.where(xp.isfinite(allowed), allowed, 0.0).max()), judgement.resolution.absolute)
-    return Resolution(absolute=widest, relative=widest / size if size else math.inf)
+    return Resolution.of(widest, size)
 
 
 def _finding(subject: Subject, claimed: Array, truth: Array, allowed: Array) -> Finding:

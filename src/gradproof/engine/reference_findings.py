@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -68,7 +67,7 @@ def _judged(compared: Compared, entries: int) -> Judgement:
     xp = statistics.arrays
     exact = xp.where(xp.isfinite(statistics.exact), statistics.exact, xp.zeros_like(statistics.exact))
     largest, widest = float(abs(exact).max()), float(allowance.bar.max())
-    resolution = Resolution(absolute=widest, relative=widest / largest if largest else math.inf)
+    resolution = Resolution.of(widest, largest)
     notes = (_errors(compared), *_left_out(compared))
     obstacle = _obstacle(compared, entries)
     if obstacle is not None:

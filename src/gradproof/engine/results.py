@@ -1,8 +1,9 @@
-"""What a check found out, as plain data. Nothing here computes."""
+"""What a check found out, as plain data."""
 
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import dataclass
 
 
@@ -178,6 +179,14 @@ class Resolution:
 
     absolute: float
     relative: float
+
+    @classmethod
+    def of(cls, absolute: float, largest: float) -> Resolution:
+        """Return the resolution of an absolute error where the largest entry of the gradient is of this size."""
+        return cls(absolute=absolute, relative=absolute / largest if largest and absolute < math.inf else math.inf)
+
+
+UNMEASURED = Resolution(absolute=math.inf, relative=math.inf)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gradproof.engine.estimators.directional import Measured
-from gradproof.engine.results import Entry, Finding, HeatMap, Obstacle, Reading, Resolution, Verdict
-
-UNMEASURED = Resolution(absolute=math.inf, relative=math.inf)
+from gradproof.engine.results import UNMEASURED, Entry, Finding, HeatMap, Obstacle, Reading, Resolution, Verdict
 
 
 def verdict_of(findings: Sequence[Finding], obstacle: Obstacle | None) -> Verdict:

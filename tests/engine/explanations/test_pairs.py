@@ -15,7 +15,7 @@ from gradproof.engine.explanations.domain import DomainEdge, NoFiniteSlope, NonF
 from gradproof.engine.explanations.noise import Noisy, OneDirectionAlone
 from gradproof.engine.explanations.nondeterminism import Nondeterministic
 from gradproof.engine.explanations.nondifferentiable import Jump, Kink, SignedZero, Ties
-from gradproof.engine.explanations.quantisation import QuantisedEntry, QuantisedInputs, QuantisedValues
+from gradproof.engine.explanations.quantisation import QuantisedEntry, QuantisedInputs, QuantisedValues, ZeroOfCast
 from gradproof.engine.explanations.step_size import CoarserSteps, FinerSteps, Oscillation
 from gradproof.engine.jacobian.cover import judge_fully
 from gradproof.engine.judging import judge
@@ -29,6 +29,7 @@ BOTH = (judge, judge_fully)
 POINT = np.linspace(0.3, 1.2, 4)
 AT_ZERO = np.array([0.0, 0.7, 0.9, 1.1])
 DRAWN = np.random.default_rng(0).uniform(0.5, 3, 4)  # on no grid
+MANY_DRAWN = np.random.default_rng(0).normal(size=200)
 SECOND, THIRD = np.eye(4)[1], np.eye(4)[2]
 
 
@@ -83,6 +84,10 @@ PAIRS: dict[type, Pair] = {
         wrong=lambda: elementwise(lambda x: x - x, lambda x: 1e-13 * np.cos(x), DRAWN),
     ),
     QuantisedValues: beside(lambda x: half(1 + 0.1 * np.sin(x)), lambda x: 0.1 * np.cos(x), 3 * THIRD),
+    ZeroOfCast: Pair(
+        right=lambda: elementwise(half, lambda x: 0 * x, DRAWN),
+        wrong=lambda: elementwise(lambda x: half(np.sin(x)), lambda x: 0 * x, MANY_DRAWN),
+    ),
     Noisy: Pair(
         right=lambda: elementwise(lambda x: np.sin(x) + 1e-2 * hashed(x), np.cos, POINT),
         wrong=lambda: elementwise(lambda x: 100 * x + 1e-3 * hashed(x), lambda x: 0 * x, POINT),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gradproof.engine.explanations.quantisation import ZERO_GRADIENT, cast_of, has_zero_gradient_of_a_cast
+from gradproof.engine.explanations.quantisation import ZERO_GRADIENT, cast_of, rises_on_long_steps
 from gradproof.engine.results import Verdict
 from gradproof.engine.subject import Step
 from support.engine import either_coverage, judged
@@ -31,10 +31,11 @@ def test_a_gradient_of_zero_of_values_that_are_cast_is_not_called_wrong_and_a_pa
 
 
 @pytest.mark.parametrize("name", CASTS)
-def test_a_gradient_of_zero_fails_where_many_values_show_a_cast(name):
+@either_coverage
+def test_a_gradient_of_zero_fails_where_many_values_show_a_cast(coverage, name):
     subject = elementwise(lambda x: CASTS[name](np.sin(x)), lambda x: 0 * x, np.random.default_rng(0).normal(size=200))
 
-    assert judged(subject).verdict is Verdict.FAIL
+    assert judged(subject, coverage=coverage).verdict is Verdict.FAIL
 
 
 @either_coverage
@@ -78,5 +79,5 @@ def test_a_cast_shows_in_the_values(name):
 def test_cast_values_rise_evenly_to_both_sides_and_a_ramp_to_one():
     cast, ramp = claimed_to_be(0.0, CASTS["half"], 0), claimed_to_be(0.0, lambda x: np.maximum(x, x[:1] * 0 + 3), 0)
 
-    assert has_zero_gradient_of_a_cast(cast, cast.direction(0, Step(3e-6)))
-    assert not has_zero_gradient_of_a_cast(ramp, ramp.direction(0, Step(3e-6)))
+    assert rises_on_long_steps(cast, cast.direction(0, Step(3e-6)))
+    assert not rises_on_long_steps(ramp, ramp.direction(0, Step(3e-6)))

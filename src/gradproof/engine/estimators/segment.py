@@ -27,7 +27,7 @@ from gradproof.engine.estimators.noise import (
 )
 from gradproof.engine.estimators.panels import NODES, PANEL_ENDS, Segment, claims_along, values_along
 from gradproof.engine.estimators.question import Question, claimed_parts, direction_of, place_of, value_at
-from gradproof.engine.results import Resolution
+from gradproof.engine.results import UNMEASURED, Resolution
 from gradproof.engine.subject import Array, Subject
 from gradproof.engine.thresholds import ALIKE, CLEARLY, COARSEST, FELT, MANY, MARGIN, MEANINGFUL, ROUNDINGS, SHARE
 
@@ -71,7 +71,7 @@ NOTHING = SegmentResult(
     claimed=math.nan,
     measured=math.nan,
     bar=math.nan,
-    resolution=Resolution(absolute=math.inf, relative=math.inf),
+    resolution=UNMEASURED,
     half_width=math.nan,
 )
 
@@ -263,7 +263,7 @@ def error_needed(segment: Segment) -> float:
 def _resolution(segments: Sequence[Segment]) -> Resolution:
     """Return the error in one entry that would have been clearly outside on two segments."""
     absolute, entry = sorted(map(error_needed, segments))[1], max(segment.largest_entry for segment in segments)
-    return Resolution(absolute=absolute, relative=absolute / entry if entry else math.inf)
+    return Resolution.of(absolute, entry)
 
 
 def _holds_on_fine_steps(question: Question, segment: Segment) -> bool:

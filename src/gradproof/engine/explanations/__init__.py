@@ -14,7 +14,7 @@ from gradproof.engine.explanations.domain import DomainEdge, NoFiniteSlope, NonF
 from gradproof.engine.explanations.noise import Noisy, OneDirectionAlone
 from gradproof.engine.explanations.nondeterminism import Nondeterministic
 from gradproof.engine.explanations.nondifferentiable import Jump, Kink, SignedZero, Ties
-from gradproof.engine.explanations.quantisation import QuantisedEntry, QuantisedInputs, QuantisedValues
+from gradproof.engine.explanations.quantisation import QuantisedEntry, QuantisedInputs, QuantisedValues, ZeroOfCast
 from gradproof.engine.explanations.step_size import CoarserSteps, FinerSteps, Oscillation
 from gradproof.engine.results import Obstacle, Reason
 from gradproof.engine.thresholds import ALIKE
@@ -29,6 +29,7 @@ EXPLANATIONS: tuple[Explanation, ...] = (
     Jump(),
     Cancellation(),
     QuantisedValues(),
+    ZeroOfCast(),
     Noisy(),
     CoarserSteps(),
     FinerSteps(),

@@ -11,6 +11,7 @@ import math
 from gradproof.engine.contraction import contract, inner, predicted
 from gradproof.engine.estimators.differences import precision_shown
 from gradproof.engine.estimators.ladder import Ladder
+from gradproof.engine.estimators.noise import on_a_grid
 from gradproof.engine.estimators.steps import BOTTOM, LONGEST, RATIO, SHORT, first_step
 from gradproof.engine.explanations.comparison import Comparison, Kind
 from gradproof.engine.explanations.noise import is_rough
@@ -44,6 +45,22 @@ class QuantisedValues:
         """Return an obstacle if outputs are on a plateau, and that may be what the error comes from."""
         plateaus = bool(comparison.probe.ladder.plateaus().any())
         return QUANTISED if plateaus and (is_rough(comparison) or _on_longer_plateaus(comparison)) else None
+
+
+class ZeroOfCast:
+    """The claim is zero, and the values are constant since they were cast to a lower precision.
+
+    Values on a grid, such as counts, have a gradient of zero by their definition.
+    """
+
+    reason = Reason.QUANTISED
+    kinds = frozenset({Kind.AGREEMENT})
+
+    def explains(self, comparison: Comparison) -> Obstacle | None:
+        """Return an obstacle if values that are constant along the direction show a cast."""
+        if comparison.probe.claim.largest_entry or not rises_on_long_steps(comparison.subject, comparison.direction):
+            return None
+        return None if on_a_grid(comparison.subject.arrays, comparison.subject.centre) else QUANTISED
 
 
 class QuantisedEntry:
@@ -111,7 +128,7 @@ def cast_of(subject: Subject) -> float:
     return shown if shown > subject.numbers.precision else 0.0
 
 
-def has_zero_gradient_of_a_cast(subject: Subject, direction: Array) -> bool:
+def rises_on_long_steps(subject: Subject, direction: Array) -> bool:
     """Return True if values of low precision, constant along a direction, rise evenly on far longer steps."""
     precision = subject.numbers.precision
     if not cast_of(subject) and precision < ENOUGH:

@@ -271,7 +271,7 @@ class Confirmation:
     def _resolution(self, absolute: float) -> Resolution:
         """Return the resolution: the smallest error that would have been found, relative to the largest claim."""
         largest = float(self.xp.amax(abs(self.claimed)))
-        return Resolution(absolute=absolute, relative=absolute / largest if largest else math.inf)
+        return Resolution.of(absolute, largest)
 
     def _reading(self, proof: _Proof) -> Reading:
         """Return the claimed and the measured slope of a column's worst output, as a probe's reading."""

@@ -17,7 +17,7 @@ from typing import cast
 
 from gradproof.engine.explanations.comparison import Comparison
 from gradproof.engine.explanations.domain import all_undefined, some_undefined
-from gradproof.engine.explanations.quantisation import ZERO_GRADIENT, has_zero_gradient_of_a_cast
+from gradproof.engine.explanations.quantisation import cast_of
 from gradproof.engine.findings import raised
 from gradproof.engine.jacobian.coloring import coloring
 from gradproof.engine.jacobian.columns import Columns, Largest, batches, directions_of
@@ -31,7 +31,7 @@ from gradproof.engine.jacobian.screen import (
     RowBlock,
     Screening,
 )
-from gradproof.engine.judging import Evidence
+from gradproof.engine.judging import Evidence, judge
 from gradproof.engine.localisation.locate import SHOWN, Located
 from gradproof.engine.options import Probing
 from gradproof.engine.results import Entry, Resolution, Verdict
@@ -103,7 +103,7 @@ class _Coverage:
         gradient of an undefined output is zero, and zero times NaN is NaN.
         """
         block = max(1, WORK // self.columns)
-        largest = 0.0
+        largest, agrees = 0.0, True
         for first in range(0, self.rows, block):
             claimed = self._claimed(first, min(first + block, self.rows))
             screened = self._screened(claimed, first)
@@ -111,11 +111,11 @@ class _Coverage:
             if beside_undefined:
                 finite = self.subject.arrays.isfinite(claimed).all(0).tolist()
                 suspects = [column for column in suspects if finite[column]]
-            largest = max(largest, screened.largest)
+            largest, agrees = max(largest, screened.largest), agrees and not suspects
             yield Judgement(resolution=screened.resolution)
             yield from self._of_suspects(screened, claimed, suspects)
-        if not largest and has_zero_gradient_of_a_cast(self.subject, self.direction):
-            yield Judgement(notes=(ZERO_GRADIENT,), resolution=Resolution(absolute=0.0, relative=0.0))
+        if agrees and not largest and cast_of(self.subject):  # zeros agree wherever values are constant
+            yield judge(self.subject, probes=1, seed=self.seed, options=self.options)
 
     def _of_suspects(self, screened: _Screened, claimed: Array, suspects: list[int]) -> Iterator[Judgement]:
         """Yield the judgements of suspects: by confirmation, for as long as it succeeds, and by probes for the rest.
@@ -218,11 +218,9 @@ class _Coverage:
             doubts = self._without_false_alarms(claimed, doubts, block)
         worst_first = sorted(doubts, key=lambda column: -doubts[column].excess)
         suspects = list(dict.fromkeys([*unknown, *worst_first, *hidden]))
-        relative = block.resolution / largest if largest else math.inf
         for column in unknown:
             doubts.pop(column, None)
-        resolution = Resolution(absolute=block.resolution, relative=relative)
-        return _Screened(block, suspects, doubts, resolution, largest)
+        return _Screened(block, suspects, doubts, Resolution.of(block.resolution, largest), largest)
 
     def _in_groups(self, claimed: Array, groups: list[list[int]], block: RowBlock) -> dict[int, Discrepancy]:
         """Return the columns with discrepancies, moved in groups; the columns of few groups again by themselves."""

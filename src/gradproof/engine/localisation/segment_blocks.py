@@ -55,7 +55,7 @@ def by_blocks(question: Question, whole: SegmentResult, seed: int, options: Prob
         return replace(whole, outcome=Outcome.UNDECIDED)
     absolute = min([whole.resolution.absolute, *resolutions])
     largest = whole.resolution.absolute / whole.resolution.relative if whole.resolution.relative else 0.0
-    resolution = Resolution(absolute=absolute, relative=absolute / largest if largest else float("inf"))
+    resolution = Resolution.of(absolute, largest)
     agrees = resolution.relative <= UNRESOLVED or whole.shows_a_tenth
     return replace(whole, outcome=Outcome.AGREES if agrees else Outcome.UNDECIDED, resolution=resolution)
 

@@ -48,7 +48,14 @@ def widened(subject: TorchSubject) -> TorchSubject | None:
 
 
 def _computes_in_double(wide: TorchSubject) -> bool:
-    """Return True if values beside the point have the digits of double precision: a cast inside leaves fewer."""
-    values = wide.evaluate(wide.direction(0, Step(first_step(wide.numbers.precision))), 1.0)
-    shown = precision_shown(torch, [values[:: max(1, len(values) // SAMPLE)]])
-    return not shown > wide.numbers.precision
+    """Return True if the values have the digits of double precision: a cast inside leaves fewer.
+
+    At a point with few digits exact results have few digits too; then values beside it decide.
+    """
+    return not _shows_a_cast(wide, wide.centre) or not _shows_a_cast(
+        wide, wide.evaluate(wide.direction(0, Step(first_step(wide.numbers.precision))), 1.0)
+    )
+
+
+def _shows_a_cast(wide: TorchSubject, values: torch.Tensor) -> bool:
+    return precision_shown(torch, [values[:: max(1, len(values) // SAMPLE)]]) > wide.numbers.precision
