@@ -74,7 +74,7 @@ def examine(
 
 def publish(judgement: Judgement, checked: Checked, *, tally: Tally, seconds: float, seed: int) -> Report:
     """Make a report of a judgement, hand it to the listeners of the session, and return it."""
-    obstacle = judgement.obstacle if judgement.verdict is Verdict.INCONCLUSIVE else None
+    obstacle = judgement.hindrance if judgement.verdict is Verdict.INCONCLUSIVE else None
     report = Report(
         verdict=judgement.verdict,
         reason=obstacle.reason if obstacle else None,

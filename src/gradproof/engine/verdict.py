@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gradproof.engine.estimators.directional import Measured
-from gradproof.engine.results import UNMEASURED, Entry, Finding, HeatMap, Obstacle, Reading, Resolution, Verdict
+from gradproof.engine.results import (
+    UNMEASURED,
+    Entry,
+    Finding,
+    HeatMap,
+    Obstacle,
+    Reading,
+    Reason,
+    Resolution,
+    Verdict,
+)
+
+BLIND = Obstacle(
+    Reason.NON_FINITE,
+    "No error would have been caught: the numbers that were measured overflow, or none could be measured.",
+    "Scale the inputs or the outputs such that values and gradients lie well within the range of their dtype.",
+)
 
 
 def verdict_of(findings: Sequence[Finding], obstacle: Obstacle | None) -> Verdict:
@@ -32,14 +49,19 @@ class Judgement:
     @property
     def verdict(self) -> Verdict:
         """What the evidence allows to be said."""
-        return verdict_of(self.findings, self.obstacle)
+        return verdict_of(self.findings, self.hindrance)
+
+    @property
+    def hindrance(self) -> Obstacle | None:
+        """What stands in the way of a pass: the obstacle, or a resolution that is not finite."""
+        return self.obstacle or (None if math.isfinite(self.resolution.absolute) else BLIND)
 
     @property
     def message(self) -> str:
         """The reason for the verdict in a sentence; nothing for a pass."""
         if self.findings:
             return self.findings[0].message
-        return self.obstacle.message if self.obstacle else ""
+        return self.hindrance.message if self.hindrance else ""
 
     @property
     def entries(self) -> list[Entry]:

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812  # torch's own convention
 from torch import nn
 
-from gradproof import Reason, Verdict, check
+from gradproof import GradcheckError, Reason, Verdict, check, gradgradcheck
 from support.checks import BOTH, NESTINGS, second_order
 from support.functions import Sine
 from support.points import point
@@ -159,3 +159,21 @@ def test_a_cast_to_a_dtype_that_torch_cannot_compare_passes():
     x = torch.linspace(-1, 1, 3, dtype=torch.float64, requires_grad=True)
 
     assert check(lambda x: x.chalf(), x, order=2, modes="reverse", seed=0).passed
+
+
+@pytest.mark.parametrize("coverage", ["probe", "full"])
+def test_a_function_whose_graph_is_cut_does_not_pass(coverage):
+    report = check(lambda x: x.detach() ** 3, point(4), order=2, coverage=coverage, seed=1)
+
+    assert report.verdict is Verdict.FAIL
+    assert "No output requires grad" in report.message
+    assert report.subject.derivatives == ("reverse over reverse",)
+
+
+def test_a_constant_has_second_derivatives_of_zero():
+    assert check(lambda x: torch.ones(3), point(4), order=2, seed=1).passed
+
+
+def test_gradgradcheck_refuses_a_function_whose_graph_is_cut():
+    with pytest.raises(GradcheckError, match="No output requires grad"):
+        gradgradcheck(lambda x: x.detach() ** 3, point(4))

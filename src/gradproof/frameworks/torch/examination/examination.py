@@ -133,6 +133,11 @@ class Examination:
 
     def _second_order(self) -> Iterator[Judgement]:
         for inner, outers in self._nestings().items():
+            if self.subject.detached and (cut := self._cut(inner)) is not None:
+                labels = [f"{outer} over {inner}" for outer in outers]
+                self.derivatives |= dict.fromkeys(labels)
+                yield from map(cut.named, labels)
+                continue
             try:
                 derived = derivative(self.subject, inner, self.incoming)
             except InputError:
@@ -152,6 +157,15 @@ class Examination:
                     yield (
                         self._without_tangents_of_jvps(derived, found, label) if outer == inner == "forward" else found
                     )
+
+    def _cut(self, mode: str) -> Judgement | None:
+        """Judge the first derivative of a function without a graph; None if it passes, as of a constant.
+
+        The derivative of a graph that is cut is zero everywhere, and so is the derivative of that.
+        """
+        found = self._judged(self.subject, mode, mode)
+        del self.derivatives[mode]
+        return None if found.verdict is Verdict.PASS else found
 
     def _without_tangents_of_jvps(self, derived: TorchSubject, found: Judgement, label: str) -> Judgement:
         """Judge forward over forward of a Function with a jvp, of which torch takes all second tangents for zeros.
