@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from gradproof.engine.reference import ErrorStatistics, Format
-from gradproof.engine.reference_findings import Compared, judged
+from gradproof.engine.reference.errors import ErrorStatistics, Format
+from gradproof.engine.reference.findings import Compared, judged
 from gradproof.engine.results import Finding, Obstacle, Reason
 from gradproof.engine.subject import DerivativeError
 from gradproof.engine.verdict import Judgement

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from gradproof.engine.reference import ErrorStatistics
+from gradproof.engine.reference.errors import ErrorStatistics
 from gradproof.engine.results import Diagnosis
 from gradproof.engine.subject import Array
 from gradproof.engine.thresholds import FEW

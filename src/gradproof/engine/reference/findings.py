@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gradproof.engine.reference import RATE, Allowance, ErrorStatistics
-from gradproof.engine.reference_patterns import diagnoses
+from gradproof.engine.reference.errors import RATE, Allowance, ErrorStatistics
+from gradproof.engine.reference.patterns import diagnoses
 from gradproof.engine.results import Entry, Finding, Obstacle, Place, Reason, Resolution
 from gradproof.engine.subject import Array
 from gradproof.engine.thresholds import FELT

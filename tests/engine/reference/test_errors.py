@@ -9,7 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradproof.engine.reference import ACCUMULATED, ErrorStatistics, Format, deviations_for, largest_of, quantile
+from gradproof.engine.reference.errors import ACCUMULATED, ErrorStatistics, Format
+from gradproof.engine.reference.quantiles import deviations_for, largest_of, quantile
 
 SINGLE = Format(unit=2.0**-24, tiny=2.0**-126, largest=3.4e38)
 HALF = Format(unit=2.0**-9, tiny=2.0**-126, largest=3.3e38)

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
 
+from gradproof.engine.reference.quantiles import deviations_for, largest_of, quantile
 from gradproof.engine.subject import Array
-from gradproof.engine.thresholds import MARGIN, SAMPLE, SHARE
+from gradproof.engine.thresholds import MARGIN, SHARE
 
 RATE = 1e-6  # of reports about a right implementation that may hold a false alarm
 ROUNDED = 1 / math.sqrt(3)  # units of rounding: the root mean square of an error that is uniform within one unit
@@ -270,31 +270,6 @@ class ErrorStatistics:
 
     def _positive(self, values: Array) -> Array:
         return self.arrays.where(values > 0, values, self.arrays.zeros_like(values))
-
-
-def deviations_for(entries: int, rate: float) -> float:
-    """Return how many standard deviations the largest of so many normal numbers exceeds at this rate.
-
-    >>> round(deviations_for(1, 0.0455), 2), deviations_for(10**8, 1e-6) > deviations_for(10**4, 1e-6)
-    (2.0, True)
-    """
-    return -NormalDist().inv_cdf(max(rate / max(entries, 1), 1e-300) / 2)
-
-
-def largest_of(draws: int, share: float) -> float:
-    """Return the quantile of the largest magnitude among so many standard normal numbers.
-
-    >>> round(largest_of(1, 0.5), 3)
-    0.674
-    """
-    return NormalDist().inv_cdf((1 + share ** (1 / max(draws, 1))) / 2)
-
-
-def quantile(values: Array, share: float) -> float:
-    """Return a quantile of the finite values, from a regular sample if there are many."""
-    step = max(1, int(values.shape[0]) // SAMPLE) | 1  # odd, so that it visits all columns of a power of two
-    known = sorted(value for value in values[::step].tolist() if math.isfinite(value))
-    return known[min(int(share * len(known)), len(known) - 1)] if known else 0.0
 
 
 def _largest(values: Array) -> float:
