@@ -188,10 +188,12 @@ def _verified(
         report = examine(func, inputs, options=options, incoming=incoming)
     except NothingToDifferentiateError:
         return True  # whole numbers do not change along with the inputs, nor does anything claim that they do
-    lacking = bool(report.unsupported)  # each flag names a derivative
-    if report.verdict is Verdict.PASS and not lacking:
+    without_a_rule = bool(report.unsupported)  # each flag names a derivative
+    if report.verdict is Verdict.PASS and not without_a_rule:
         return True
     if raise_exception:
-        missing = lacking or (bool(report.findings) and all(finding.kind in MISSING for finding in report.findings))
+        missing = without_a_rule or (
+            bool(report.findings) and all(finding.kind in MISSING for finding in report.findings)
+        )
         raise (MissingRuleError if missing else GradcheckError)(str(report))
     return False

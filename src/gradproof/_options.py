@@ -130,12 +130,12 @@ class Options:
 
     @property
     def probing(self) -> Probing:
-        """What the engine needs to know."""
+        """The options that the engine reads."""
         return Probing(rtol=self.rtol, atol=self.atol, nondet_tol=self.nondet_tol, step=self.step)
 
 
 def modes_of(modes: str | Iterable[str] | None) -> tuple[str, ...] | None:
-    """The modes asked for, each once, in the order of "reverse", "forward"."""
+    """Return the given modes, each once, in the order "reverse", "forward"."""
     if modes is None:
         return None
     wanted = [modes] if isinstance(modes, str) else modes

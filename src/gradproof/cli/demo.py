@@ -39,7 +39,7 @@ class Shown:
 
 
 def scenes() -> list[Scene]:
-    """The gallery of planted bugs, and a few more.
+    """Return the scenes of the demonstration: the gallery of planted bugs and a few more.
 
     >>> len(scenes()) > 40
     True

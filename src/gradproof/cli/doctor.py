@@ -79,7 +79,7 @@ def _trials() -> Iterator[Line]:
 
 
 def _halved(x: object) -> object:
-    """A sine, half of whose gradient is lost."""
+    """Return the sine of x, with half of its gradient."""
     import torch
 
     assert isinstance(x, torch.Tensor)

@@ -122,34 +122,34 @@ class _Maker:
         return _Maker(DTYPES[name], self.generator)
 
     def normal(self, *size: int) -> torch.Tensor:
-        """Normally distributed."""
+        """Return a tensor of normally distributed numbers."""
         dtype = self.dtype if self.dtype.is_floating_point or self.dtype.is_complex else torch.float64
         return torch.randn(size, dtype=dtype, generator=self.generator).to(self.dtype)
 
     def uniform(self, *size: int, low: float = 0.0, high: float = 1.0) -> torch.Tensor:
-        """Uniformly distributed."""
+        """Return a tensor of uniformly distributed numbers."""
         return (torch.rand(size, dtype=torch.float64, generator=self.generator) * (high - low) + low).to(self.dtype)
 
     def integers(self, *size: int, low: int = 0, high: int) -> torch.Tensor:
-        """Whole numbers, which need no gradient."""
+        """Return a tensor of random integers, which need no gradient."""
         return torch.randint(low, high, size, generator=self.generator)
 
     def full(self, *size: int, value: float) -> torch.Tensor:
-        """The same number everywhere."""
+        """Return a tensor that is filled with one number."""
         return torch.full(size, value, dtype=self.dtype)
 
     def listed(self, numbers: Any) -> torch.Tensor:
-        """The numbers given."""
+        """Return a tensor of the given numbers."""
         return torch.tensor(numbers, dtype=self.dtype)
 
     def spaced(self, low: float, high: float, count: int) -> torch.Tensor:
-        """Evenly spaced numbers."""
+        """Return a tensor of evenly spaced numbers."""
         return torch.linspace(low, high, count, dtype=self.dtype)
 
     def sparse(
         self, layout: str, *size: int, density: float = 0.1, blocksize: tuple[int, int] = (2, 2)
     ) -> torch.Tensor:
-        """Random entries at random positions: a fraction `density` of each matrix, and at least one entry."""
+        """Return a sparse tensor with random entries in a fraction `density` of each matrix, and at least one entry."""
         if len(size) < 2 or min(size) < 1 or not 0 < density <= 1:
             raise InputError(f"{layout} needs two sizes at least and a density above 0 and at most 1. {_help()}")
         if layout == "coo":

@@ -38,7 +38,7 @@ def _counted(entries: list[Entry], *, more: bool) -> str:
     return count + (", where nothing is stored" if absent == len(entries) else f", {absent} where nothing is stored")
 
 
-def spread_thinly(probe: Probe) -> Finding:
+def error_without_entries(probe: Probe) -> Finding:
     """Describe a wrong slope along a random direction that no entry by itself shows."""
     return Finding(
         kind="wrong-gradient",

@@ -10,7 +10,7 @@ from gradproof.engine.explanations import explain, unexplained
 from gradproof.engine.explanations.comparison import Comparison, Kind
 from gradproof.engine.explanations.domain import all_undefined, undefined_beside
 from gradproof.engine.explanations.quantisation import ZERO_GRADIENT, rises_on_long_steps
-from gradproof.engine.findings import entry_findings, raised, spread_thinly
+from gradproof.engine.findings import entry_findings, error_without_entries, raised
 from gradproof.engine.localisation.locate import Located, localise
 from gradproof.engine.nonfinite import broken_claim
 from gradproof.engine.options import Probing
@@ -186,7 +186,7 @@ class Evidence:
                 break
         else:
             obstacle = explain(self._compared(Kind.UNLOCATED, disagreement.probe))
-            return self._blocked(obstacle) if obstacle else self.failed((spread_thinly(disagreement.probe),))
+            return self._blocked(obstacle) if obstacle else self.failed((error_without_entries(disagreement.probe),))
         entries = [self._entry(disagreement, *pair, located) for pair in located.entries]
         wrong, obstacle = unexplained(entries)
         if not wrong and obstacle is not None:

@@ -1,10 +1,10 @@
 """Low precision, judged by the same function in double precision.
 
-In low precision a slope read from values is good to a percent or so. The best oracle is the same function in double
-precision: its gradient is judged by its own values, and the gradient in low precision is then held against it. What
-rounding alone may do to an entry is estimated from how the gradient changes when the point moves by a rounding, from
-the size that entry has under other incoming gradients (so that cancellation is no surprise), and from the size of the
-values themselves.
+In low precision a slope measured from values is right to about a percent. The same function in double precision is a
+better reference: its gradient is judged by its own values, and the gradient in low precision is compared with it. The
+effect of rounding on an entry is estimated from three quantities: the change of the gradient when the point moves by a
+unit of rounding, the size of the entry for other incoming gradients (it may cancel for this one), and the size of the
+values.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from gradproof.engine.explanations.conditioning import answer, question, scatter
+from gradproof.engine.explanations.conditioning import product, random_operand, scatter
 from gradproof.engine.findings import raised
 from gradproof.engine.judging import judge
 from gradproof.engine.localisation.locate import SHOWN
@@ -43,14 +43,14 @@ def judge_rounded(
     judged: Callable[..., Judgement] = judge,
 ) -> Judgement:
     """Judge the function in double precision, then its gradient in low precision by the one in double."""
-    judgement = _by_the_wide(subject, wide, probes=probes, seed=seed, options=options, judged=judged)
+    judgement = _by_double_precision(subject, wide, probes=probes, seed=seed, options=options, judged=judged)
     if judgement.obstacle is not INEXACT:
         return judgement
     second = seconded(judgement, subject, seed, options)
     return judgement if second.findings else second  # the rule is right: what segments show is rounding
 
 
-def _by_the_wide(
+def _by_double_precision(
     subject: Subject,
     wide: Subject,
     *,
@@ -68,25 +68,25 @@ def _by_the_wide(
     if judgement.verdict is not Verdict.PASS or not wide.inputs.size or not wide.outputs.size:
         return judgement
     frame = subject.outputs if subject.mode == "reverse" else subject.inputs
-    asked = frame.rounded(question(wide, seed))
+    operand = frame.rounded(random_operand(wide, seed))
     try:
-        claimed = answer(subject, asked)
+        claimed = product(subject, operand)
     except DerivativeError as error:
         finding = raised(subject, error) if error.absent else _raised_here(subject, error)
         return replace(judgement, findings=(finding,))
     try:
-        truth = answer(wide, asked)
+        truth = product(wide, operand)
     except DerivativeError as error:
         return replace(judgement, findings=(raised(wide, error),))
-    accepted = options.along(subject, asked)
-    allowed = _allowed(subject, wide, asked, truth, seed) + accepted.atol + accepted.rtol * abs(truth)
-    # an infinity on the way may meet another, or a zero, and end as NaN
+    accepted = options.along(subject, operand)
+    allowed = _allowed(subject, wide, operand, truth, seed) + accepted.atol + accepted.rtol * abs(truth)
+    # an intermediate infinity may become NaN
     overflow = ~subject.arrays.isfinite(claimed) & (abs(truth) + allowed > 0.5 * subject.numbers.largest)
     claimed = subject.arrays.where(overflow, truth, claimed)
     wrong = ~(abs(claimed - truth) <= allowed)
     if bool(wrong.any()):
         native = judge(subject, probes=1, seed=seed, options=options)
-        scattered = scatter(subject, asked, claimed, seed + 2 + FEW)
+        scattered = scatter(subject, operand, claimed, seed + 2 + FEW)
         return _contested(subject, judgement, claimed, truth, allowed, scattered, native)
     judgement = replace(judgement, resolution=_resolution(subject, allowed, truth, judgement))
     return judgement if options.rtol or options.atol else _if_meaningful(judgement)
@@ -101,9 +101,10 @@ def _raised_here(subject: Subject, error: DerivativeError) -> Finding:
 
 
 def _within_rounding(judgement: Judgement, precision: float) -> bool:
-    """Whether every error that was found in double precision is lost in the rounding of the low one.
+    """Return True if rounding in low precision is larger than every error found in double precision.
 
-    Several that are all alike, and more than a rounded constant makes, are a wrong factor, which rounding is not.
+    Several equal relative errors that are larger than the rounding of a constant are a wrong factor. Rounding does
+    not cause that.
     """
     errors = [_relative(entry) for entry in judgement.entries]
     if not errors or not max(map(abs, errors)) <= ROUNDINGS * precision:
@@ -114,26 +115,26 @@ def _within_rounding(judgement: Judgement, precision: float) -> bool:
 
 
 def _relative(entry: Entry) -> float:
-    """By how much an entry is too large, relative to what it should be."""
+    """Return the relative error of an entry."""
     off = entry.claimed - entry.numerical
     return off / abs(entry.numerical) if entry.numerical else math.inf if off else 0.0
 
 
 def _frame(subject: Subject) -> Frame:
-    """What the answer's entries are named by."""
+    """Return the frame that names the entries of the derivative: inputs in reverse mode, outputs in forward mode."""
     return subject.inputs if subject.mode == "reverse" else subject.outputs
 
 
-def _allowed(subject: Subject, wide: Subject, asked: Array, truth: Array, seed: int) -> Array:
-    """How far rounding alone may move each entry."""
+def _allowed(subject: Subject, wide: Subject, operand: Array, truth: Array, seed: int) -> Array:
+    """Return the largest change of each entry that rounding alone explains."""
     xp, unit = subject.arrays, subject.numbers.precision
     nudge = wide.direction(seed + 1, Step(unit))
     reverse = subject.mode == "reverse"
-    moved = abs(answer(wide, asked, nudge) - truth)
+    moved = abs(product(wide, operand, nudge) - truth)
     moved = xp.where(xp.isfinite(moved), moved, 0.0)
     size = truth * truth
     for number in range(FEW):
-        other = answer(wide, question(wide, seed + 2 + number))
+        other = product(wide, random_operand(wide, seed + 2 + number))
         size = size + other * other
     size = (size / (1 + FEW)) ** 0.5
     values = abs(wide.centre)
@@ -141,8 +142,10 @@ def _allowed(subject: Subject, wide: Subject, asked: Array, truth: Array, seed: 
     largest = float(values.max())
     steep = unit / abs(xp.where(nudge == 0, math.inf, nudge)) if reverse else 1.0 + 0 * size
     natural = largest * steep
-    vanishing = float(size.max()) < TRACE * float(natural.max())  # all of it cancels, and rounding is all there is
-    if vanishing and reverse:  # unless each entry has a small share in values that are sums of many
+    vanishing = float(size.max()) < TRACE * float(
+        natural.max()
+    )  # everything cancels, and only rounding errors are left
+    if vanishing and reverse:  # not if each entry has a small share in sums of many
         vanishing = float((size * abs(nudge)).sum()) < TRACE * unit * float(values.sum())
     lost = subject.numbers.tiny * steep  # values that small are rounded as if they were larger
     return ROUNDINGS * (unit * (size + natural if vanishing else size) + moved + lost)
@@ -157,14 +160,14 @@ def _contested(
     scattered: Array,
     native: Judgement,
 ) -> Judgement:
-    """The gradient differs from the one in double precision by more than rounding usually does.
+    """Return the obstacle: the gradient differs from that in double precision by more than rounding usually does.
 
-    It is wrong if the function's values in its own precision clearly say so too, or if the difference is not of
-    rounding's kind. Otherwise the function is ill conditioned: what was seen could not have been told from an error.
+    It is wrong if the function's values in its own precision clearly contradict it too, or if the difference does not
+    look like rounding. Otherwise the function is ill-conditioned: an error of this size cannot be told from rounding.
     """
     xp = subject.arrays
     gap = abs(claimed - truth)
-    gap = xp.where(xp.isnan(claimed) & xp.isfinite(truth), math.inf, gap)  # NaN is as far from a number as can be
+    gap = xp.where(xp.isnan(claimed) & xp.isfinite(truth), math.inf, gap)
     material = ~(gap <= allowed + ROUNDINGS * scattered) & ~(gap <= SLIGHT * float(abs(truth).max()))
     borne_out = native.verdict is Verdict.FAIL and _clearly(native)
     lone = int((~(gap <= allowed)).sum()) <= COARSEST * gap.shape[0]
@@ -179,14 +182,14 @@ def _contested(
     worst = _frame(subject).locate(int(xp.argmax(gap)))
     note = (
         f"In this precision the gradient differs from the one in double precision by up to {float(gap.max()):.2g} "
-        f"(at {worst}): more than a few roundings, and no more than its values bear out."
+        f"(at {worst}): more than rounding explains, but within the noise of its values."
     )
     resolution = _resolution(subject, xp.maximum(gap, allowed), truth, judgement)
     return _if_meaningful(replace(judgement, resolution=resolution, notes=(*judgement.notes, note)))
 
 
 def _if_meaningful(judgement: Judgement) -> Judgement:
-    """A pass, unless rounding could hide half of the gradient."""
+    """Return a pass, or an obstacle if rounding could hide half of the gradient."""
     resolution = judgement.resolution
     if not math.isfinite(resolution.relative) or resolution.relative <= UNRESOLVED:
         return judgement
@@ -194,7 +197,7 @@ def _if_meaningful(judgement: Judgement) -> Judgement:
 
 
 def _off_by_a_factor(claimed: Array, truth: Array) -> bool:
-    """Whether the whole gradient is a multiple of the right one: rounding does not do that."""
+    """Return True if the gradient is a multiple of the right one, which rounding does not cause."""
     square = float(truth @ truth)
     factor = float(claimed @ truth) / square if square else 1.0
     rest = claimed - factor * truth
@@ -207,7 +210,7 @@ def _clearly(native: Judgement) -> bool:
 
 
 def _resolution(subject: Subject, allowed: Array, truth: Array, judgement: Judgement) -> Resolution:
-    """What is lost in rounding, or what the judgement in double precision did not see, if that is more."""
+    """Return the larger of two errors: the largest that rounding hides, and the resolution in double precision."""
     xp, size = subject.arrays, float(abs(truth).max())
     widest = max(float(xp.where(xp.isfinite(allowed), allowed, 0.0).max()), judgement.resolution.absolute)
     return Resolution.of(widest, size)

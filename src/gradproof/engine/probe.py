@@ -117,7 +117,7 @@ class Probe:
 
     @property
     def coarse(self) -> bool:
-        """Whether the bar is wide, and may be narrowed."""
+        """Whether the bar is wide and can be narrowed by more samples."""
         return wide(self.contraction, self.claim)
 
 

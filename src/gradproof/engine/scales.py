@@ -8,7 +8,7 @@ from gradproof.engine.subject import Subject
 from gradproof.engine.thresholds import NEGLIGIBLE
 
 
-def overshadowed(subject: Subject) -> list[str]:
+def outputs_below_rounding(subject: Subject) -> list[str]:
     """Return the names of outputs so small that an error in them is below the rounding of the largest output."""
     spans = subject.outputs.spans
     if len(spans) < 2:

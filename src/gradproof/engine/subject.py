@@ -30,7 +30,7 @@ class Frame(Protocol):
 
     @property
     def gathered(self) -> bool:
-        """Whether coordinates are copied out of larger tensors, as the stored values of sparse ones are."""
+        """Whether coordinates have to be copied from the tensors, as the stored values of sparse tensors have to be."""
         ...
 
     def locate(self, coordinate: int) -> Place:

@@ -7,34 +7,34 @@ quantities that lie orders of magnitude apart. A constant that stands in another
 from __future__ import annotations
 
 # relative to the quantity that is compared
-NEGLIGIBLE = 1e-6  # of the largest value: less may be in other units, or what rounding left of numbers as large
-ENOUGH = 3e-8  # of the largest contribution: a narrower bar need not be refined; single precision does not reach it
-TRACE = 1e-3  # a smaller share counts as zero: a vanishing gradient, a residual that is gone
-SLIGHT = 1e-2  # an error below it may come from a rule that is right to two digits, or matters to no one
-STEADY = 0.02  # slopes that differ by less on steps of different lengths are one
-COARSEST = 2.0**-5  # of a value: no half precision rounds by more
-SHARE = 0.1  # of the whole: a smaller part of it is a minor one
-ALIKE = 0.2  # quantities that differ by less are of one kind
-MEANINGFUL = 0.2  # a bar wider than this share of the largest contribution would let too much pass
-UNRESOLVED = 0.5  # and a bar wider than this share of what it belongs to says nothing
+NEGLIGIBLE = 1e-6  # of the largest value: a smaller one may be the rounding error of others, or have other units
+ENOUGH = 3e-8  # of the largest contribution: a bar this narrow needs no refinement (single precision cannot reach it)
+TRACE = 1e-3  # a smaller share counts as zero, as of a residual or a vanishing gradient
+SLIGHT = 1e-2  # a smaller error belongs to a rule that is right to two digits, or to none
+STEADY = 0.02  # slopes at two step sizes that differ by less are equal
+COARSEST = 2.0**-5  # of a value: rounding to a half precision changes it by less
+SHARE = 0.1  # of the whole: a smaller part is a minor one
+ALIKE = 0.2  # quantities that differ by less are of equal size
+MEANINGFUL = 0.2  # of the largest contribution: a wider bar would let large errors pass
+UNRESOLVED = 0.5  # of the quantity itself: a wider bar says nothing about it
 
 # times the noise, the rounding or the bar
-MARGIN = 1.3  # beyond the bar: standard deviations are estimates, good to a fifth or so
-CLEARLY = 4.0  # standard deviations, roundings or bars: one number in 16,000 is beyond it by chance
-ROUNDINGS = 8.0  # units of rounding that the result of a computation may be off
-GROSS = 20.0  # an error as large needs no confirmation
-FELT = 64.0  # units of rounding: a change as large is known to two digits
-OUTLIER = 100.0  # times the usual size: a quantity as large has another cause
+MARGIN = 1.3  # times the bar, since measured standard deviations are right to about a fifth
+CLEARLY = 4.0  # standard deviations, roundings or bars: chance exceeds it once in 16,000 times
+ROUNDINGS = 8.0  # units of rounding by which a computed result may be off
+GROSS = 20.0  # bars: an error this large needs no confirmation
+TWO_DIGITS = 64.0  # units of rounding or noise: a change this large is known to two digits
+OUTLIER = 100.0  # times the usual size: a quantity this large has another cause
 
 # counts
-FEW = 3  # quantities from which on agreement is no coincidence; fewer show no pattern
-MANY = 16  # samples that represent all others, since they hardly all have the same error
-HANDFUL = 64  # columns, blocks or evaluations that are treated one by one where that helps
-CALLS = 256  # of the rule, at most, for one question
-SAMPLE = 4096  # entries that are examined where a sample represents all
+FEW = 3  # quantities that show a pattern; fewer may agree by coincidence
+MANY = 16  # samples that represent all others; an error hardly spares all of them
+HANDFUL = 64  # columns, blocks or evaluations that are affordable one by one
+CALLS = 256  # of the rule at most, for one decision
+SAMPLE = 4096  # entries in a sample that represents all
 
 # costs
-LARGE = 1 << 17  # inputs or outputs: beyond it an evaluation takes a millisecond or so, and checks are sparing of them
-WORK = 1 << 25  # numbers that may be computed, or held, for one question: about a second, or 256 MiB
+LARGE = 1 << 17  # inputs or outputs: for more, an evaluation takes about a millisecond, and checks save evaluations
+WORK = 1 << 25  # numbers that may be computed or held for one decision: about a second, or 256 MiB
 
-TINY = 1e-300  # the least number that is divided by; sums of squares below it have lost their terms
+TINY = 1e-300  # the least divisor; sums of squares below it have underflowed

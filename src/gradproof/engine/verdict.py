@@ -48,7 +48,7 @@ class Judgement:
 
     @property
     def verdict(self) -> Verdict:
-        """What the evidence allows to be said."""
+        """The verdict that follows from the evidence."""
         return verdict_of(self.findings, self.hindrance)
 
     @property

@@ -109,7 +109,7 @@ class Case:
 
     @property
     def given(self) -> str:
-        """What users call an operand: an incoming gradient, or a tangent."""
+        """The users' word for an operand: incoming gradient, or tangent."""
         return "incoming gradient" if self.reverse else "tangent"
 
     @property

@@ -14,7 +14,7 @@ from gradproof.engine.options import tolerance_hint
 from gradproof.engine.parts import Part
 from gradproof.engine.results import Diagnosis
 from gradproof.engine.subject import Array
-from gradproof.engine.thresholds import ALIKE, CLEARLY, FELT, FEW, SLIGHT
+from gradproof.engine.thresholds import ALIKE, CLEARLY, FEW, SLIGHT, TWO_DIGITS
 
 CAST = "Look for a cast to a lower precision in the backward."
 DIFFERENT = (
@@ -87,7 +87,7 @@ def approximate(case: Case, block: Block) -> Iterator[Diagnosis]:
     if largest > ALIKE or 2 * off < number:
         return
     size = f"{100 * usual:.2g} %" if usual > CLEARLY * SINGLE else f"{usual:.1e}"
-    single = SINGLE / FELT < usual < CLEARLY * SINGLE
+    single = SINGLE / TWO_DIGITS < usual < CLEARLY * SINGLE
     yield Diagnosis(
         name="approximation",
         message=f"{case.subject_line} is off by some {size} nearly everywhere: it is the derivative of a slightly "

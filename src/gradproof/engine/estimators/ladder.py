@@ -72,7 +72,7 @@ class Ladder:
         return self._moved
 
     def farthest(self) -> tuple[Array, Array]:
-        """The larger of each output's two changes on the coarsest sample on which both are finite, and its step.
+        """Return for each output the larger of its two changes on the coarsest sample with finite values, and the step.
 
         The change is NaN where there is no such sample.
         """
@@ -90,7 +90,7 @@ class Ladder:
         return self._farthest
 
     def coarse_slopes(self) -> Array:
-        """The change of each output on the coarsest sample on which it is finite, per unit of the step; else zero."""
+        """Return the slope of each output on the coarsest sample with finite values; zero if there is none."""
         change, step = self.farthest()
         return self.subject.arrays.where(self.subject.arrays.isnan(change), 0.0, change / step)
 
@@ -128,7 +128,7 @@ class Ladder:
         return other
 
     def noise(self) -> Noise:
-        """The noise of the values: the rounding of their type, or on three samples the median that they show."""
+        """Return the noise of the values: the rounding of their dtype, or the median on three or more samples."""
         if self._noise is None:
             unit = self.subject.numbers.precision
             every = slice(None, None, max(1, self.subject.outputs.size // SAMPLE))
@@ -148,7 +148,7 @@ class Ladder:
         return self._noise
 
     def _cast(self, where: slice) -> float:
-        """The unit of the precision to which the values are cast, at the point and on the outer samples; else zero."""
+        """Return the rounding unit of the precision that the values were cast to; zero if they show no cast."""
         seen = [
             side for sample in (self.samples[0], self.samples[-1]) for side in (sample.minus[where], sample.plus[where])
         ]
@@ -198,7 +198,7 @@ class Ladder:
                 yield where, Estimates(known.value[where], known.bar[where], known.floor[where])
 
     def estimates(self) -> Estimates:
-        """The best slope of every output, and its bar."""
+        """Return the best slope of every output and its bar."""
         size = self.subject.outputs.size
         if self._known is None and size <= self._piece:
             self._known = best_slopes(self.subject.arrays, self.subject.centre, self.samples, self.noise())

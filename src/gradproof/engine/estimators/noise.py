@@ -27,7 +27,7 @@ def difference(values: Sequence[Array], weights: Sequence[float]) -> Array:
     return sum(weight * value for weight, value in zip(weights, values, strict=True))
 
 
-def scatter_nearby(question: Question, seed: int) -> Array:
+def scatter_around(question: Question, seed: int) -> Array:
     """Estimate the variance of the noise of every value, from values a few units in the last place from the point.
 
     Of five equispaced values the cubic and the quartic differences are noise: the function itself is quadratic there.

@@ -106,12 +106,12 @@ class Segment:
 
     @property
     def bar(self) -> float:
-        """How far measuring and rounding may set the claimed and the measured change apart."""
+        """The largest difference of claimed and measured change that noise and rounding explain."""
         return math.hypot(self.smooth_part, self.rounded_part)
 
     @property
     def residual(self) -> float:
-        """How far they lie apart."""
+        """The difference of claimed and measured change."""
         return abs(self.measured - self.claimed)
 
     @property

@@ -23,13 +23,13 @@ from gradproof.engine.estimators.noise import (
     last_places,
     noise_of_claims,
     on_a_grid,
-    scatter_nearby,
+    scatter_around,
 )
 from gradproof.engine.estimators.panels import NODES, PANEL_ENDS, Segment, claims_along, values_along
 from gradproof.engine.estimators.question import Question, claimed_parts, direction_of, place_of, value_at
 from gradproof.engine.results import UNMEASURED, Resolution
 from gradproof.engine.subject import Array, Subject
-from gradproof.engine.thresholds import ALIKE, CLEARLY, COARSEST, FELT, MANY, MARGIN, MEANINGFUL, ROUNDINGS, SHARE
+from gradproof.engine.thresholds import ALIKE, CLEARLY, COARSEST, MANY, MARGIN, MEANINGFUL, ROUNDINGS, SHARE, TWO_DIGITS
 
 WIDEST = 0.3  # half-width of the first segment, relative to the point's scale: wide against the rounding of values
 SHRINK = 8.0  # from one half-width to the next, squared where rounding leaves room: fourth differences fall by 8⁴
@@ -107,15 +107,15 @@ def second_opinion(
 def question_of(subject: Subject, seed: int, rtol: float, atol: float, moving: Array = None) -> Question:
     """Return what the segment test asks, with the noise of values and claims."""
     question = Question(subject=subject, moving=moving, rtol=rtol, atol=atol)
-    return replace(question, scatter=scatter_nearby(question, seed), claim_noise=noise_of_claims(question, seed))
+    return replace(question, scatter=scatter_around(question, seed), claim_noise=noise_of_claims(question, seed))
 
 
 def _best_width(question: Question, seed: int) -> Segment | None:
     """Shrink the first segment until its bar is narrow or rounding dominates it; return the one with the best bar.
 
-    Below the quantum of a function its values stand still, and no noise is seen: a segment that contradicts a wider
-    one is not taken. Of few outputs, which may all stand still between two jumps, a segment cannot disagree if the
-    function was rough on a wider one.
+    Steps below the quantum of a function do not change its values, and show no noise: a segment that contradicts a
+    wider one is not taken. A few outputs may all be constant between two jumps: for them a segment cannot disagree if
+    the function was rough on a wider one.
     """
     width, spent, leapt = WIDEST, 0, False
     tried: list[Segment] = []
@@ -269,13 +269,13 @@ def _resolution(segments: Sequence[Segment]) -> Resolution:
 def _holds_on_fine_steps(question: Question, segment: Segment) -> bool:
     """Return True if the function is rough on the finest steps that show a slope, and the claim is right on them.
 
-    A staircase, a sawtooth or a ripple has one slope almost everywhere and another one from afar. Outputs that jump on
-    the fine step are left out; the others follow the slope almost everywhere.
+    A staircase, a sawtooth or an oscillation has one slope almost everywhere and another one on coarse steps. Outputs
+    that jump on the fine step are left out; the others follow the slope almost everywhere.
     """
     subject, step, cotangent = question.subject, segment.values.step, segment.values.cotangent
     xp, ends = subject.arrays, segment.values.ends
     change, noise = ends[-1] - ends[0], deviations(question, ends[2])
-    finest = sorted((FELT * noise / abs(change))[abs(change) > 0].tolist())
+    finest = sorted((TWO_DIGITS * noise / abs(change))[abs(change) > 0].tolist())
     t = (
         max(2 * finest[len(finest) // 8], ROUNDINGS * subject.numbers.precision / segment.values.width)
         if finest
@@ -284,7 +284,7 @@ def _holds_on_fine_steps(question: Question, segment: Segment) -> bool:
     if not t < 0.25:  # there is no finer step; noise of unknown origin may be structure
         return float(abs(cotangent) @ noise) > CLEARLY * float(abs(cotangent) @ last_places(subject, ends[2]))
     fine = value_at(subject, cotangent, t * step) - value_at(subject, cotangent, -t * step)
-    seen = t * abs(change) >= FELT * noise
+    seen = t * abs(change) >= TWO_DIGITS * noise
     apart = (abs(fine - t * change) > ALIKE * t * abs(change))[seen]
     if 2 * int(apart.sum()) <= apart.shape[0]:  # the function is as smooth as it looks
         return False

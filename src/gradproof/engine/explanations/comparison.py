@@ -66,7 +66,7 @@ class Comparison:
 
     @property
     def error(self) -> float:
-        """How far the claimed slope is from the measured one."""
+        """The distance of the claimed slope from the measured one."""
         if self.entry is None or self.coordinate is None:
             return abs(self.probe.claim.slope - self.probe.contraction.slope)
         step = float(self.probe.ladder.direction[self.coordinate])
@@ -81,7 +81,7 @@ class Comparison:
 
     @property
     def is_weak(self) -> bool:
-        """Whether an agreement proves next to nothing: too many outputs are left out, or the bar is too wide."""
+        """Whether an agreement shows hardly anything, since many outputs are left out or the bar is wide."""
         return self.probe.unresolved > self.unresolved_allowed or says_nothing(self.probe)
 
 

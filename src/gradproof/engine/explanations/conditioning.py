@@ -56,9 +56,9 @@ class IllConditioned:
             return None
         if not error <= SLIGHT * _size(probe) or not all(map(_is_slight, comparison.probes)):
             return None
-        asked, weights = (probe.cotangent, direction) if subject.mode == "reverse" else (direction, probe.cotangent)
+        operand, weights = (probe.cotangent, direction) if subject.mode == "reverse" else (direction, probe.cotangent)
         claims = [
-            inner(subject, weights, answer(subject, asked, at)) for at in perturbations(subject, probe.seed, CLEARLY)
+            inner(subject, weights, product(subject, operand, at)) for at in perturbations(subject, probe.seed, CLEARLY)
         ]
         if not error <= CLEARLY * (max(claims) - min(claims)):
             return None
@@ -79,27 +79,27 @@ def _is_slight(probe: Probe) -> bool:
     return abs(probe.claim.slope - probe.contraction.slope) <= SLIGHT * _size(probe)
 
 
-def question(subject: Subject, seed: int) -> Array:
-    """Draw a random argument of the derivative: an incoming gradient, or a direction of the point's own size."""
+def random_operand(subject: Subject, seed: int) -> Array:
+    """Draw a random operand of the derivative: an incoming gradient, or a direction of the point's own size."""
     return subject.cotangent(seed) if subject.mode == "reverse" else subject.direction(seed, Step(1.0))
 
 
-def answer(subject: Subject, asked: Array, at: Array | None = None) -> Array:
-    """Return the derivative under test for an argument, Jᵀu or Jv, at the point or at point + `at`."""
-    return subject.pullback(asked, at) if subject.mode == "reverse" else subject.pushforward(asked, at)
+def product(subject: Subject, operand: Array, at: Array | None = None) -> Array:
+    """Return the product that the derivative claims for an operand, Jᵀu or Jv, at the point or at point + `at`."""
+    return subject.pullback(operand, at) if subject.mode == "reverse" else subject.pushforward(operand, at)
 
 
-def scatter(subject: Subject, asked: Array, claimed: Array, seed: int) -> Array:
-    """Return how much each entry of an answer differs at points a unit of rounding away (root mean square)."""
+def scatter(subject: Subject, operand: Array, claimed: Array, seed: int) -> Array:
+    """Return the root mean square change of each entry of a product when the point moves by a unit of rounding."""
     xp, square = subject.arrays, subject.arrays.zeros_like(claimed)
     for at in perturbations(subject, seed):
-        apart = answer(subject, asked, at) - claimed
+        apart = product(subject, operand, at) - claimed
         square = square + xp.where(xp.isfinite(apart), apart, 0.0) ** 2
     return (square / POINTS) ** 0.5
 
 
 def perturbations(subject: Subject, seed: int, units: float = 1.0) -> list[Array]:
-    """Draw displacements of a few units of rounding. Inputs of −0.0 stay: a step would change the sign, no rounding."""
+    """Draw displacements of a few units of rounding. Keep inputs of −0.0: a step would change their sign."""
     step, negative = Step(units * subject.numbers.precision), negative_zeros(subject)
     drawn = (subject.direction(seed + number, step) for number in range(POINTS))
     return [subject.arrays.where(negative, -0.0, each) for each in drawn]
@@ -110,11 +110,11 @@ def is_cancelled(subject: Subject, seed: int) -> bool:
     away = perturbations(subject, seed)
     if not _differs_by_its_size(subject.centre, (subject.evaluate(at, 1.0) for at in away[:3])):
         return False
-    asked = question(subject, seed)
-    claimed = answer(subject, asked)
-    if bool((answer(subject, asked) != claimed).any()):
+    operand = random_operand(subject, seed)
+    claimed = product(subject, operand)
+    if bool((product(subject, operand) != claimed).any()):
         return False
-    return _differs_by_its_size(claimed, (answer(subject, asked, at) for at in away))
+    return _differs_by_its_size(claimed, (product(subject, operand, at) for at in away))
 
 
 def _may_cancel(probe: Probe) -> bool:

@@ -18,7 +18,7 @@ from gradproof.engine.explanations.noise import is_rough
 from gradproof.engine.localisation.partial_slopes import best_exponent
 from gradproof.engine.results import Obstacle, Reason
 from gradproof.engine.subject import Array, Subject
-from gradproof.engine.thresholds import CLEARLY, COARSEST, ENOUGH, FELT, SAMPLE
+from gradproof.engine.thresholds import CLEARLY, COARSEST, ENOUGH, SAMPLE, TWO_DIGITS
 
 QUANTA = tuple(COARSEST / RATIO**k for k in range(6))  # of a value: the quanta that half precisions leave
 LENGTHS = tuple(2.0 ** (k * 0.6180339887 % 1) for k in range(7))  # step lengths, no two in a ratio of small numbers
@@ -133,7 +133,7 @@ def rises_on_long_steps(subject: Subject, direction: Array) -> bool:
     precision = subject.numbers.precision
     if not cast_of(subject) and precision < ENOUGH:
         return False
-    long = max(COARSEST, FELT * precision) / first_step(precision)
+    long = max(COARSEST, TWO_DIGITS * precision) / first_step(precision)
     ahead = subject.evaluate(direction, long) - subject.centre
     behind = subject.centre - subject.evaluate(direction, -long)
     rises = (ahead * behind > 0) & (abs(ahead) <= RATIO * abs(behind)) & (abs(behind) <= RATIO * abs(ahead))
@@ -218,5 +218,5 @@ def _is_constant_on_short_steps(comparison: Comparison) -> bool:
     largest = float(xp.where(xp.isfinite(centre), abs(centre), 0.0).max())
     if not 0 < change < math.inf:
         return False
-    t = max(FELT * (subject.numbers.precision * largest + subject.numbers.tiny) / change, SHORT)
+    t = max(TWO_DIGITS * (subject.numbers.precision * largest + subject.numbers.tiny) / change, SHORT)
     return t < 1 and any(bool((subject.evaluate(piece, side * t) == centre).all()) for side in (1.0, -1.0))

@@ -11,7 +11,7 @@ from gradproof.engine.estimators.steps import RATIO, first_step
 from gradproof.engine.explanations.comparison import Comparison, Kind
 from gradproof.engine.probe import Probe
 from gradproof.engine.results import Obstacle, Reason
-from gradproof.engine.thresholds import CLEARLY, FELT, FEW, MEANINGFUL, NEGLIGIBLE
+from gradproof.engine.thresholds import CLEARLY, FEW, MEANINGFUL, NEGLIGIBLE, TWO_DIGITS
 
 
 class CoarserSteps:
@@ -67,7 +67,7 @@ class FinerSteps:
         if not (steep and 0 < rough / steep < math.inf):
             return False
         gentle = math.floor(math.log(rough / steep, RATIO)) - FEW
-        possible = math.ceil(math.log(FELT * unit / first_step(unit), RATIO))
+        possible = math.ceil(math.log(TWO_DIGITS * unit / first_step(unit), RATIO))
         lowest = max(gentle, possible)
         if lowest >= ladder.lowest:
             return False
@@ -88,7 +88,9 @@ class Oscillation:
         probe, subject, piece = comparison.probe, comparison.subject, comparison.direction
         gap = comparison.error * probe.least_weight
         unit = subject.numbers.precision
-        least = max(FELT * unit / first_step(unit), FELT * probe.contraction.floor / gap if gap else math.inf)
+        least = max(
+            TWO_DIGITS * unit / first_step(unit), TWO_DIGITS * probe.contraction.floor / gap if gap else math.inf
+        )
         if not least < (probe.ladder.samples[0].t if probe.ladder.samples else 1.0):
             return None
         claimed, shortest = probe.predicted(piece), RATIO ** math.ceil(math.log(least, RATIO))

@@ -88,7 +88,7 @@ class _Narrowing:
 
     @property
     def _throughout(self) -> bool:
-        """Whether the first suspect is a small part of the whole: then its neighbours are as good as any other."""
+        """Whether the first suspect is a small part of the error. Then its neighbours are likely to be wrong too."""
         return bool(self.suspects) and abs(self.suspects[0].error) < SHARE * abs(self.whole)
 
     def can_afford_another(self) -> bool:

@@ -141,7 +141,7 @@ class Suspect:
         return float(self.estimates.value[number]), float(self.estimates.bar[number])
 
     def _slopes(self) -> Array:
-        """The slopes of all outputs."""
+        """Return the slopes of all outputs."""
         if self.moving is None:
             return self.estimates.value
         slopes = self.subject.arrays.zeros_like(self.probe.cotangent)

@@ -9,7 +9,7 @@ from gradproof.engine.reference.errors import RATE, Allowance, ErrorStatistics
 from gradproof.engine.reference.patterns import diagnoses
 from gradproof.engine.results import Entry, Finding, Obstacle, Place, Reason, Resolution
 from gradproof.engine.subject import Array
-from gradproof.engine.thresholds import FELT
+from gradproof.engine.thresholds import TWO_DIGITS
 from gradproof.engine.verdict import EMPTY, Judgement, together
 
 SHOWN = 8  # entries of a finding
@@ -76,7 +76,7 @@ def _judged(compared: Compared, entries: int) -> Judgement:
     if (
         finding is not None
         and statistics.is_reference_alike
-        and statistics.largest_error <= FELT * statistics.unit * largest
+        and statistics.largest_error <= TWO_DIGITS * statistics.unit * largest
     ):
         return Judgement(obstacle=_no_more_precise(compared), notes=notes, resolution=resolution)
     return Judgement(findings=() if finding is None else (finding,), notes=notes, resolution=resolution)

@@ -266,7 +266,7 @@ class Pattern(StoredIndices):
 
     @cached_property
     def products(self) -> MutableMapping[Pattern, Any]:
-        """What products with other patterns cache here, as long as both live."""
+        """The cache for products with other patterns, kept as long as both patterns live."""
         return WeakKeyDictionary()
 
     def as_csr(self) -> tuple[Pattern, Tensor | None]:

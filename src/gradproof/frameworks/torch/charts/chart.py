@@ -24,35 +24,35 @@ class Chart(Protocol):
     hidden: int = 0  # coordinates that stand for no entry
 
     def read(self, tensor: Tensor) -> Tensor:
-        """A tensor's coordinates, as real numbers in its own precision."""
+        """Return a tensor's coordinates as real numbers in its own precision."""
         ...
 
     def make(self, coordinates: Tensor) -> Tensor:
-        """The tensor with these coordinates."""
+        """Return the tensor with the given coordinates."""
         ...
 
     def origin(self, point: Tensor) -> Tensor:
-        """The coordinates of the point that is moved."""
+        """Return the coordinates of the point."""
         ...
 
     def moved(self, point: Tensor, step: Tensor, t: float, out: Tensor | None) -> Tensor:
-        """The point plus t times a step, in new memory or in that given."""
+        """Return the point plus t times a step, in new memory or in the given memory."""
         ...
 
     def fits(self, tensor: Tensor) -> bool:
-        """Whether another tensor has the same shape, layout and kind of numbers."""
+        """Return True if another tensor has the same shape, layout and kind of numbers."""
         ...
 
     def index(self, offset: int) -> tuple[tuple[int, ...], bool | None]:
-        """The index of an entry, and whether it is stored (None for a tensor that stores all)."""
+        """Return the index of an entry, and whether it is stored (None for a strided tensor)."""
         ...
 
     def words(self) -> str:
-        """The kind of tensor in a few words; none for a strided one."""
+        """Describe the kind of tensor in a few words; return an empty text for a strided one."""
         return ""
 
     def remarks(self, path: str) -> list[str]:
-        """Notes for the report on what was seen; none by default."""
+        """Return notes for the report; none by default."""
         return []
 
 

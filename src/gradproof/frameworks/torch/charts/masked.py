@@ -28,13 +28,13 @@ class Unmasked(Chart):
         return self._data.read(tensor)[self._kept]
 
     def make(self, coordinates: Tensor) -> Tensor:
-        """The tensor with these coordinates, zero where it is masked out."""
+        """Return the masked tensor with the given coordinates, and zeros where it is masked out."""
         whole = coordinates.new_zeros(self._components)
         whole[self._kept] = coordinates
         return masked(self._data.make(whole), self._mask)
 
     def origin(self, point: Tensor) -> Tensor:
-        """The entries that are not masked out."""
+        """Return the entries that are not masked out."""
         return self._data.origin(self._point)[self._kept]
 
     def moved(self, point: Tensor, step: Tensor, t: float, out: Tensor | None) -> Tensor:
@@ -43,15 +43,15 @@ class Unmasked(Chart):
         return masked(self._data.moved(self._point, data_and_mask(step)[0], t, None), self._mask)
 
     def fits(self, tensor: Tensor) -> bool:
-        """Whether the other tensor is masked, with data of the same kind."""
+        """Return True if the other tensor is masked and has data of the same kind."""
         return isinstance(tensor, MaskedTensor) and self._data.fits(data_and_mask(tensor)[0])
 
     def index(self, offset: int) -> tuple[tuple[int, ...], bool | None]:
-        """The index of an entry in the data."""
+        """Return the index of an entry in the data."""
         return self._data.index(int(self._kept[offset]))[0], None
 
     def words(self) -> str:
-        """The kind of data, and how much of it is not masked out."""
+        """Describe the kind of data, and how much of it is not masked out."""
         return f"masked {self._data.words()}".rstrip() + f", {self.size:,} valid"
 
 

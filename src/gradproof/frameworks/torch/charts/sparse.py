@@ -31,15 +31,15 @@ class _OnTemplate(Chart):
             return as_real(self._reader.read(tensor, rest)).reshape(-1)
 
     def make(self, coordinates: Tensor) -> Tensor:
-        """The tensor of the template's pattern."""
+        """Return the tensor with the template's pattern and the given values."""
         return with_values(self.template, shaped(coordinates[: self.size - self.hidden], self._like))
 
     def fits(self, tensor: Tensor) -> bool:
-        """Whether the layout and the shape are the template's."""
+        """Return True if layout and shape are those of the template."""
         return alike(tensor, self.template)
 
     def words(self) -> str:
-        """The layout, and how much is stored."""
+        """Describe the layout, and how many entries are stored."""
         return f"{name_of(self.template.layout)}, {self._stored():,} stored"
 
     def _stored(self) -> int:
@@ -65,7 +65,7 @@ class Stored(_OnTemplate):
         return self._read(tensor, self._count if self._masked else None)
 
     def origin(self, point: Tensor) -> Tensor:
-        """The values at the point; zero in cells that it does not store."""
+        """Return the values at the point, and zero in cells that it does not store."""
         if self._own is None:
             return as_real(self._values).reshape(-1)
         return as_real(self._plus_own(torch.zeros_like(self._like, memory_format=torch.contiguous_format))).reshape(-1)
@@ -96,7 +96,7 @@ class Stored(_OnTemplate):
         return values
 
     def index(self, offset: int) -> tuple[tuple[int, ...], bool | None]:
-        """The index of an entry, and whether the point stores it."""
+        """Return the index of an entry, and whether the point stores it."""
         own = True
         if self._own is not None:
             own = bool(self._own[offset // max(1, math.prod(self._reader.grid.payload))])
@@ -158,7 +158,7 @@ class Observed(_OnTemplate):
         self._reader.forget()
 
     def origin(self, point: Tensor) -> Tensor:
-        """The coordinates of the output itself: an output is not moved."""
+        """Return the coordinates of the output."""
         return self.read(point)
 
     def moved(self, point: Tensor, step: Tensor, t: float, out: Tensor | None) -> Tensor:
@@ -166,7 +166,7 @@ class Observed(_OnTemplate):
         raise NotImplementedError
 
     def index(self, offset: int) -> tuple[tuple[int, ...], bool | None]:
-        """The index of an entry; none for the last coordinate."""
+        """Return the index of an entry; an empty one for the last coordinate."""
         if offset >= self._like.numel():
             return (), None
         return self._reader.index(offset), None

@@ -23,11 +23,11 @@ class Strided(Chart):
         return as_real(spread(tensor.detach())).reshape(-1)
 
     def make(self, coordinates: Tensor) -> Tensor:
-        """The tensor with these coordinates, a view of them if possible."""
+        """Return the tensor with the given coordinates, a view of them if possible."""
         return as_complex(coordinates, self.shape) if self.complex else coordinates.view(self.shape)
 
     def origin(self, point: Tensor) -> Tensor:
-        """The point's own entries."""
+        """Return the entries of the point."""
         return as_real(point).reshape(-1)
 
     def moved(self, point: Tensor, step: Tensor, t: float, out: Tensor | None) -> Tensor:
@@ -39,11 +39,11 @@ class Strided(Chart):
         return copy
 
     def fits(self, tensor: Tensor) -> bool:
-        """Whether the other tensor is strided, of the same shape."""
+        """Return True if the other tensor is strided and has the same shape."""
         return tensor.shape == self.shape and tensor.layout is torch.strided and tensor.dtype.is_complex == self.complex
 
     def index(self, offset: int) -> tuple[tuple[int, ...], bool | None]:
-        """The index of an entry in row-major order."""
+        """Return the index of an entry in row-major order."""
         return unravel(offset, self.shape), None
 
 

@@ -24,7 +24,7 @@ READING = (
 WRITING = "Mask the stores of the last block, and compare the sizes that the kernel is launched with."
 
 
-class _Watched(Circumstances):
+class _Guarded(Circumstances):
     """Guards around tensors, and the first write to one of them in words."""
 
     def __init__(self, fill: int) -> None:
@@ -39,7 +39,7 @@ class _Watched(Circumstances):
         self.written = self.written or next(found, None)
 
 
-class GuardedTensors(_Watched):
+class GuardedTensors(_Guarded):
     """All inputs and incoming gradients inside larger allocations, or one of them alone."""
 
     def __init__(self, fill: int, alone: str | None = None) -> None:
@@ -61,7 +61,7 @@ class GuardedTensors(_Watched):
         self._look(part)
 
 
-class GuardedAllocations(_Watched):
+class GuardedAllocations(_Guarded):
     """Everything that the function allocates inside larger allocations.
 
     These are circumstances of their own, since a function made by torch.compile runs uncompiled under them.
@@ -87,7 +87,7 @@ def bounds(subject: TorchSubject, context: Context) -> Outcome:
     """Surround tensors by NaN, then by large numbers; compare the results, and the surroundings."""
     if (note := untested(subject, ContractName.BOUNDS)) is not None:
         return note
-    trials: list[tuple[int, _Watched]] = [(fill, GuardedTensors(fill)) for fill in range(len(FILLS))]
+    trials: list[tuple[int, _Guarded]] = [(fill, GuardedTensors(fill)) for fill in range(len(FILLS))]
     for fill, watched in [*trials, (0, GuardedAllocations(0))]:
         worst = deviation(subject, context, watched)
         if watched.written is not None:

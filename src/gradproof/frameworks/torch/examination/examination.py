@@ -18,7 +18,7 @@ from gradproof.engine.options import Probing
 from gradproof.engine.pictures import heat_map
 from gradproof.engine.precision import judge_rounded
 from gradproof.engine.results import Obstacle, Reason, Verdict
-from gradproof.engine.scales import overshadowed
+from gradproof.engine.scales import outputs_below_rounding
 from gradproof.engine.subject import DerivativeError, Step, Subject
 from gradproof.engine.thresholds import HANDFUL, MANY
 from gradproof.engine.verdict import Judgement
@@ -127,7 +127,7 @@ class Examination:
         answers = {mode: self._judged(self.subject, mode, mode) for mode in modes}
         if len(answers) == 2:
             answers = self._compared(answers)
-        if tiny := overshadowed(self.subject):
+        if tiny := outputs_below_rounding(self.subject):
             self.notes.append(SHADOW.format(outputs=", ".join(tiny[:8])))
         yield from answers.values()
 

@@ -35,12 +35,12 @@ class Received:
 
     @property
     def is_function(self) -> bool:
-        """Whether it is an autograd Function."""
+        """Whether the call is one of an autograd Function."""
         return not isinstance(self.part, nn.Module)
 
     @property
     def required(self) -> bool:
-        """Whether anything that it received, or owns, requires grad."""
+        """Whether any tensor that the call received, or owns, requires grad."""
         given = (leaf for _, leaf in trees.leaves((self.args, self.kwargs), ""))
         owned = self.part.parameters() if isinstance(self.part, nn.Module) else ()
         return any(isinstance(each, Tensor) and each.requires_grad for each in (*given, *owned))

@@ -216,7 +216,7 @@ def _parameter_names(function: Callable[..., Any]) -> list[str]:
 
 
 def _aliases(path: str, parameters: list[str]) -> frozenset[str]:
-    """The other names of `inputs[1]['w']`: by parameter `weights['w']`, by key alone `w`, and by container.
+    """Return other names of an input such as `inputs[1]['w']`: by parameter `weights['w']`, by key `w`, by container.
 
     Of `inputs['weights'][1]`, where the inputs are a dict: `weights[1]`.
     """

@@ -59,7 +59,7 @@ class Space:
         charts: Sequence[Chart],
         device: torch.device | None = None,
     ) -> None:
-        """`device` is where the coordinates are held; by default that of the first tensor."""
+        """Hold the coordinates on `device`, by default that of the first tensor."""
         self.parts: list[Part] = []
         self.size = 0
         self.precision = 0.0  # the spacing of numbers near one, the coarsest
@@ -82,7 +82,7 @@ class Space:
 
     @property
     def gathered(self) -> bool:
-        """Whether coordinates are copied out of larger tensors, as the stored values of sparse ones are."""
+        """Whether coordinates have to be copied from the tensors, as the stored values of sparse tensors have to be."""
         return not self.plain
 
     @property

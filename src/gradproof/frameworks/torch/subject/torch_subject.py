@@ -278,7 +278,7 @@ class TorchSubject:
         return None
 
     def _with_graph(self, moved: Sequence[Tensor]) -> list[Tensor]:
-        """The same from a call with a graph, which all calls have from now on if this gives the usual kind of result.
+        """Call the function with a graph. If the results fit then, all further calls are made with a graph.
 
         What a function returns may depend on whether it requires grad: torch's `as_sparse_gradcheck` spreads out what
         does, and leaves sparse what does not.

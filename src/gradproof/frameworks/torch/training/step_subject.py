@@ -78,7 +78,7 @@ class TakenStep:
 
     @property
     def contributions(self) -> Tensor:
-        """What each coordinate contributes to the claimed slope ⟨g, Δ⟩."""
+        """The contribution of each coordinate to the claimed slope ⟨g, Δ⟩."""
         return self.gradient * self.delta
 
     @property
@@ -99,7 +99,7 @@ class LossAlongStep:
     arrays = torch
 
     def __init__(self, step: TakenStep, loss: RepeatableLoss, value: float, dtype: torch.dtype) -> None:
-        """`value` is the loss before the step, and `dtype` that of the loss."""
+        """Take the loss before the step (`value`) and its dtype."""
         self.inputs, self.outputs = ScalarFrame("step"), ScalarFrame("loss")
         self.point = torch.zeros(1, dtype=torch.float64)
         self.centre = torch.tensor([value], dtype=torch.float64)
