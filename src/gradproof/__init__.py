@@ -24,7 +24,7 @@ from gradproof.engine.results import (
     TaylorPoint,
     Verdict,
 )
-from gradproof.errors import InputError
+from gradproof.errors import InputError, OutOfMemoryError
 
 if TYPE_CHECKING:
     from gradproof._check_step import check_step
@@ -42,6 +42,7 @@ __all__ = [
     "GradientError",
     "HeatMap",
     "InputError",
+    "OutOfMemoryError",
     "Place",
     "Reading",
     "Reason",

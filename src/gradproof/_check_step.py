@@ -26,6 +26,7 @@ from gradproof.engine.subject import DerivativeError
 from gradproof.engine.verdict import Judgement
 from gradproof.errors import InputError
 from gradproof.frameworks.torch.subject.calling import Tally
+from gradproof.frameworks.torch.subject.memory import exhaustion_told
 from gradproof.frameworks.torch.training.parameters import Snapshot, named_parameters, space_of
 from gradproof.frameworks.torch.training.step_findings import finiteness_findings, not_finite, structure_findings
 from gradproof.frameworks.torch.training.step_subject import LossAlongStep, RepeatableLoss, TakenStep
@@ -77,7 +78,8 @@ def check_step(
     masks = _masks(patterns or {}, named)
     buffers = dict(parameters.named_buffers()) if isinstance(parameters, nn.Module) else {}
     checking = _Checking(step, RepeatableLoss(loss, buffers), named, seed)
-    judgement = checking.judgement(masks)
+    with exhaustion_told():
+        judgement = checking.judgement(masks)
     space = checking.space
     checked = Checked(
         name=_name_of(step),

@@ -66,11 +66,12 @@ def compare(
     from gradproof.frameworks.torch.comparison.comparing import Comparing
     from gradproof.frameworks.torch.comparison.pair import Pair
     from gradproof.frameworks.torch.examination.contract_runner import with_contracts
+    from gradproof.frameworks.torch.subject.memory import exhaustion_told
     from gradproof.frameworks.torch.subject.torch_subject import TorchSubject, differentiating
 
     began = time.perf_counter()
     seed = session.chosen_seed(options.seed)
-    with differentiating():
+    with exhaustion_told(), differentiating():
         pair = Pair(func, reference, inputs, wrt)
         judgement = Comparing(pair, seed).judgement(draws)
         if contracts and pair.varied:

@@ -48,12 +48,14 @@ def examine(
     # torch is imported by the first check, and not by `import gradproof`
     from gradproof.frameworks.torch.charts import Semantics
     from gradproof.frameworks.torch.examination.examination import Examination
+    from gradproof.frameworks.torch.subject.memory import exhaustion_told
     from gradproof.frameworks.torch.subject.torch_subject import TorchSubject, differentiating
 
     began = time.perf_counter()
     seed = session.chosen_seed(options.seed)
     semantics = Semantics(masked=options.masked, complete=options.coverage == "full", seed=seed)
     with (
+        exhaustion_told(),
         differentiating(),
         TorchSubject.of(func, inputs, wrt, semantics) as subject,
         Bar(f"every entry of {subject.name}", wanted=options.progress) as bar,

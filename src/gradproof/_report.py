@@ -69,6 +69,10 @@ class GradientError(AssertionError):
         super().__init__(message)
         self.report = report
 
+    def __reduce__(self) -> tuple[type[GradientError], tuple[str, Report]]:
+        """Return what makes the same error in another process, as of a pool of workers."""
+        return type(self), (str(self), self.report)
+
 
 def reports_to_json(reports: Iterable[Report]) -> str:
     """Return several reports as one JSON object."""

@@ -1,4 +1,4 @@
-"""Errors about inputs and options. Each message says what was given, why it cannot work, and what to do."""
+"""Errors about inputs, options and memory. Each message says what was given, why it cannot work, and what to do."""
 
 from __future__ import annotations
 
@@ -17,3 +17,14 @@ class NotCallableError(InputError, TypeError):
 
 class MismatchError(InputError, RuntimeError):
     """Tensors that belong together have different shapes or dtypes; torch raises a RuntimeError for it."""
+
+
+class OutOfMemoryError(MemoryError):
+    """Memory ran out in the function, in its derivative or in the check itself: nothing was concluded."""
+
+
+class MemoryExhaustedError(BaseException):
+    """Memory ran out in the user's code. `OutOfMemoryError` is what users get.
+
+    It is no `Exception`: where any other error of the function would be evidence, this one ends the check.
+    """

@@ -10,6 +10,7 @@ from gradproof.engine.explanations import explain, unexplained
 from gradproof.engine.explanations.comparison import Comparison, Kind
 from gradproof.engine.explanations.domain import all_undefined, undefined_beside
 from gradproof.engine.explanations.quantisation import ZERO_GRADIENT, rises_on_long_steps
+from gradproof.engine.extras import extra
 from gradproof.engine.findings import entry_findings, error_without_entries, raised
 from gradproof.engine.localisation.locate import Located, localise
 from gradproof.engine.nonfinite import broken_claim
@@ -81,7 +82,10 @@ class Evidence:
 
     def wrong_entries(self, probe: Probe) -> Located:
         """Return the wrong entries behind a probe's disagreement; all of them where every entry counts."""
-        return localise(probe, self.options, **({} if self.unresolved_allowed else {"most": self.subject.inputs.size}))
+        with extra("The search for the wrong entries", self.notes):
+            most = {} if self.unresolved_allowed else {"most": self.subject.inputs.size}
+            return localise(probe, self.options, **most)
+        return Located(entries=(), more=True, tolerated=False)
 
     def failed(self, findings: tuple[Finding, ...]) -> Judgement:
         """Return a judgement with these findings."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gradproof._options import ContractName, Options
+from gradproof.engine.extras import extra
 from gradproof.engine.results import Finding
 from gradproof.engine.subject import DerivativeError
 from gradproof.engine.verdict import Judgement
 from gradproof.frameworks.torch.contracts import CONTRACTS, Context, Contract, Outcome
-from gradproof.frameworks.torch.contracts.contract import broken
+from gradproof.frameworks.torch.contracts.contract import KEPT, broken
 from gradproof.frameworks.torch.examination.unsupported import all_plain, has_raised
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
@@ -24,7 +25,9 @@ def with_contracts(found: Judgement, subject: TorchSubject, mode: str, options: 
     findings: list[Finding] = []
     notes: list[str] = []
     for contract in chosen:
-        outcome = _outcome(contract, subject, context)
+        outcome = KEPT
+        with extra(f"Contract '{contract.name}'", notes):
+            outcome = _outcome(contract, subject, context)
         findings += outcome.findings
         notes += outcome.notes
         if outcome.absent and contract.name not in options.named_contracts:

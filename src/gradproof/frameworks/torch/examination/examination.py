@@ -11,6 +11,7 @@ from gradproof._options import Options
 from gradproof.engine.adjoint import adjoint_disagreement
 from gradproof.engine.diagnosis import diagnosed
 from gradproof.engine.estimators.steps import first_step
+from gradproof.engine.extras import extra
 from gradproof.engine.findings import raised
 from gradproof.engine.jacobian.cover import Progress, judge_fully
 from gradproof.engine.judging import judge
@@ -92,7 +93,8 @@ class Examination:
         else:
             whole = joined(list(self._second_order() if self.options.order == 2 else self._first_order()))
             whole = self._with_writes(whole) if self.subject.mutated else whole
-            whole = with_culprits(whole, self.subject, self._part) if self.finds_culprits else whole
+            with extra("The search for the wrong module", self.notes):
+                whole = with_culprits(whole, self.subject, self._part) if self.finds_culprits else whole
         notes = (*dict.fromkeys(whole.notes), *self.subject.notes, *self.notes)
         return whole if notes == whole.notes else replace(whole, notes=notes)
 
@@ -228,7 +230,8 @@ class Examination:
                 shown, found = judged, natively(judged, probes=options.probes, seed=seed, options=probing)
             if self.draws_maps and any(each.kind == "wrong-gradient" for each in found.findings):
                 blocks = HANDFUL if options.coverage == "full" else MANY
-                found = replace(found, maps=heat_map(shown, seed, probing, blocks=blocks, measured=found.measured))
+                with extra("The heat map", self.notes):
+                    found = replace(found, maps=heat_map(shown, seed, probing, blocks=blocks, measured=found.measured))
         found = with_contracts(found, subject, mode, options, seed).named(label)
         doubtful = found.verdict is not Verdict.PASS and mode == "reverse" and not subject.graphs.single_use
         if doubtful and consumes_its_graph(subject, seed):
@@ -290,7 +293,10 @@ def _explaining(ask: Callable[..., Judgement]) -> Callable[..., Judgement]:
     """Return a judge that also diagnoses what it finds wrong."""
 
     def judged(subject: Subject, *, seed: int, **options: Any) -> Judgement:
-        return diagnosed(subject, ask(subject, seed=seed, **options), seed)
+        found, notes = ask(subject, seed=seed, **options), list[str]()
+        with extra("The diagnosis", notes):
+            found = diagnosed(subject, found, seed)
+        return replace(found, notes=(*found.notes, *notes)) if notes else found
 
     return judged
 

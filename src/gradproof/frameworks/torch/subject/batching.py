@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from gradproof.errors import MemoryExhaustedError
 from gradproof.frameworks.torch.charts import spread
 from gradproof.frameworks.torch.storage import as_real, fills_its_storage, real_dtype
 from gradproof.frameworks.torch.subject.dual_numbers import push
@@ -61,7 +62,7 @@ class Batches:
                 try:
                     with_own_memory = [piece.clone() for piece in row]
                     found.append(self._fitting(None, *with_own_memory))
-                except Exception:
+                except (Exception, MemoryExhaustedError):
                     return singly()  # which says what is undefined
                 here = {tensor.untyped_storage().data_ptr() for tensor in found[-1]}
                 if not here.isdisjoint(storages):
@@ -141,7 +142,7 @@ class Batches:
         if rows > FEW and self.plain and kind not in refused and not self.subject.caller.needs_graph:
             try:
                 found = batch()
-            except Exception:  # not every function can be batched, and each says so in its own way
+            except (Exception, MemoryExhaustedError):  # not every function can be batched, or fits into memory then
                 refused.add(kind)
             else:
                 if _same(found[-1], single(), self.subject.numbers.precision):

@@ -19,6 +19,7 @@ from gradproof.frameworks.torch.internals import dual_level_is_open, is_transfor
 from gradproof.frameworks.torch.storage import fills_its_storage, is_plain, replica, same_numbers
 from gradproof.frameworks.torch.subject.arguments import Call, Slot, differentiable
 from gradproof.frameworks.torch.subject.captured_tensors import HeldBuffers
+from gradproof.frameworks.torch.subject.memory import stop_if_memory_ran_out
 from gradproof.frameworks.torch.subject.random_state import HeldGenerators
 
 LARGE = 1 << 16  # entries from which on a tensor that is not written to is passed without a copy
@@ -36,7 +37,9 @@ class Tally:
 
 
 class Timed:
-    """A context that adds its duration to the time spent in the user's code."""
+    """A context of the user's code: it adds its duration to the time spent there, and stops the check
+    if memory runs out.
+    """
 
     __slots__ = ("_began", "_tally")
 
@@ -46,8 +49,9 @@ class Timed:
     def __enter__(self) -> None:
         self._began = time.perf_counter()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         self._tally.inside += time.perf_counter() - self._began
+        stop_if_memory_ran_out(error)
 
 
 class BypassedError(Exception):
@@ -179,14 +183,11 @@ class Caller:
         self.tally.evaluations += 1
         if self.draws:
             self._generators.restore()
-        began = time.perf_counter()
-        try:
+        with Timed(self.tally):
             if not self.call.bypassed:
                 return self.call.invoke(tensors)
             with self._lending(tensors) as own:
                 return self.call.invoke(own)
-        finally:
-            self.tally.inside += time.perf_counter() - began
 
     @contextmanager
     def _lending(self, tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:

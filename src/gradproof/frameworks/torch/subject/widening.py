@@ -10,6 +10,7 @@ from gradproof.engine.estimators.differences import precision_shown
 from gradproof.engine.estimators.steps import first_step
 from gradproof.engine.subject import Step
 from gradproof.engine.thresholds import SAMPLE
+from gradproof.errors import MemoryExhaustedError
 from gradproof.frameworks.torch.subject.error_messages import describe
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
@@ -27,7 +28,7 @@ def widened(subject: TorchSubject) -> TorchSubject | None:
     try:
         wide = TorchSubject(subject.call, subject.varied, slots, subject.tally, subject.semantics)
         wide.graphs.single_use = subject.graphs.single_use
-    except Exception as error:
+    except (Exception, MemoryExhaustedError) as error:
         subject.remark(OWN.format(why=f"it raises there ({describe(error)})"))
         return None
     finally:
