@@ -6,9 +6,10 @@ Each command imports torch and the renderers when it needs them, so that `gradpr
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -89,23 +90,9 @@ def check(function: str, inputs: tuple[str, ...], **options: Any) -> None:
     An INPUT is a small expression, such as 'randn(3,4)', 'complex128 randn(5)', 'csr(100,100,density=.05)', 'fixed
     randint(5, high=3)' (fixed: needs no gradient), a number, or a MODULE:FACTORY that makes one input, or all.
     """
-    json_file, html_file = options.pop("json_file"), options.pop("html_file")
     subject = _callable(function)
-    seed = session.chosen_seed(options["seed"])
-    chosen = options | {
-        "wrt": [int(each) if each.isdigit() else each for each in options["wrt"]] or None,
-        "modes": _listed(options["modes"]),
-        "contracts": _listed(options["contracts"]),
-        "seed": seed,
-    }
-    given = _inputs(inputs, seed)
-    try:
-        report = check_gradients(subject, given, **chosen)
-    except (InputError, NotImplementedError):
-        raise
-    except Exception as error:
-        raise Misuse(f"{function} could not be called: {one_line(error)}.") from None
-    _deliver([report], json_file, html_file)
+    options["modes"] = _listed(options["modes"])
+    _examine(partial(check_gradients, subject), inputs, options, f"{function} could not be called")
 
 
 @main.command()
@@ -124,22 +111,13 @@ def compare(function: str, reference: str, inputs: tuple[str, ...], **options: A
     Both are named as for `gradproof check`, and so are the inputs, such as 'randn(128,256,dtype=bfloat16)'. No
     tolerance is needed: an entry is wrong if its error exceeds what the precision explains.
     """
-    json_file, html_file = options.pop("json_file"), options.pop("html_file")
-    seed = session.chosen_seed(options["seed"])
-    chosen = options | {
-        "wrt": [int(each) if each.isdigit() else each for each in options["wrt"]] or None,
-        "contracts": _listed(options["contracts"]) or (),
-        "seed": seed,
-    }
     kernel, plain = _callable(function), _callable(reference)
-    given = _inputs(inputs, seed)
-    try:
-        report = compare_implementations(kernel, plain, given, **chosen)
-    except (InputError, NotImplementedError):
-        raise
-    except Exception as error:
-        raise Misuse(f"{function} and {reference} could not be compared: {one_line(error)}.") from None
-    _deliver([report], json_file, html_file)
+    _examine(
+        partial(compare_implementations, kernel, plain),
+        inputs,
+        options,
+        f"{function} and {reference} could not be compared",
+    )
 
 
 @main.command()
@@ -203,6 +181,24 @@ def doctor() -> None:
     sys.exit(0 if healthy else 1)
 
 
+def _examine(
+    examine: Callable[..., Report], inputs: tuple[str, ...], options: dict[str, Any], complaint: str
+) -> NoReturn:
+    """Make the inputs, check or compare at them, deliver the report and exit; complain if a function raises."""
+    json_file, html_file = options.pop("json_file"), options.pop("html_file")
+    options["wrt"] = [int(each) if each.isdigit() else each for each in options["wrt"]] or None
+    options["contracts"] = _listed(options["contracts"])
+    options["seed"] = session.chosen_seed(options["seed"])
+    given = _inputs(inputs, options["seed"])
+    try:
+        report = examine(given, **options)
+    except (InputError, NotImplementedError):
+        raise
+    except Exception as error:
+        raise Misuse(f"{complaint}: {one_line(error)}.") from None
+    _deliver([report], json_file, html_file)
+
+
 def _callable(text: str) -> Any:
     """Return the function that is named."""
     found = resolve(text)
@@ -238,7 +234,7 @@ def _made(text: str) -> Any:
         raise Misuse(f"{text} could not be called: {one_line(error)}.") from None
 
 
-def _deliver(reports: list[Report], json_file: str | None, html_file: str | None) -> None:
+def _deliver(reports: list[Report], json_file: str | None, html_file: str | None) -> NoReturn:
     """Show reports, write the files that were asked for, and exit with the code of the worst verdict."""
     text = reports[0].to_json() if len(reports) == 1 else reports_to_json(reports)
     if json_file == "-":
