@@ -76,7 +76,7 @@ def test_a_right_gradient_through_a_cast_to_half_precision_is_not_called_wrong(f
 @pytest.mark.parametrize("low", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("function", [torch.tanh, torch.sigmoid, torch.erf, lambda x: x.logsumexp(0, keepdim=True)])
 def test_a_right_gradient_of_values_that_are_cast_and_then_scaled_is_not_called_wrong(function, low, coverage):
-    """They are no numbers of the lower precision any more, and some are constant throughout."""
+    """Scaled values are no numbers of the lower precision any more, and some of them are constant."""
 
     def verdict(seed):
         torch.manual_seed(seed)

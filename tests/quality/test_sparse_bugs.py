@@ -50,12 +50,12 @@ def strided(gradient, tensor):
 
 
 def right(masked):
-    """The least that is right."""
+    """A right gradient with as few stored entries as the semantics allow."""
     return on_the_pattern if masked else everywhere_stored
 
 
 def scaled(entries, factor, then):
-    """A mistake of a factor in some entries."""
+    """A backward with some entries off by a factor."""
 
     def backward(gradient, tensor):
         gradient = gradient.clone()

@@ -39,7 +39,7 @@ CONTRAST = """
 
 @pytest.fixture
 def shown(chromium, tmp_path):
-    """Opens reports in a browser without a network; at the end nothing may have gone wrong in it."""
+    """Open reports in a browser without a network, and test at the end that it had no errors."""
     contexts, troubles = [], []
 
     def show(reports, size="desktop", scheme="light"):
@@ -209,7 +209,7 @@ def test_a_notebook_cell_shows_the_pictures(chromium, kinds):
 
 
 def test_a_thousand_checks_open_in_less_than_two_seconds(chromium, tmp_path, kinds):
-    """In seconds of the processor, which do not depend on what else a machine is busy with."""
+    """Measured in processor seconds, which other work of the machine does not change."""
     many = [named(list(kinds.values())[number % 6], f"function_{number}") for number in range(1000)]
     file = tmp_path / "report.html"
     file.write_text(page(many), encoding="utf-8")

@@ -10,7 +10,7 @@ ROWS, COLUMNS = 4, 6
 
 
 def dense_matrix(dtype=torch.float64, *, batch=(), dense=()):
-    """With zeros, whole blocks of them, and an empty row; as many entries in each matrix of a batch."""
+    """A matrix with zeros, whole blocks of them, and an empty row; as many entries in each matrix of a batch."""
     mask = torch.tensor(
         [[1, 0, 1, 0, 0, 0], [0, 0, 0, 0, 0, 0], [0, 1, 0, 0, 0, 1], [1, 0, 0, 1, 1, 0]], dtype=torch.bool
     )

@@ -65,7 +65,7 @@ def contract_each(ladder: Ladder, cotangents: list[Array], low: int = 0, high: i
 
 
 def contract_with_sampled_bars(ladder: Ladder, cotangents: list[Array]) -> list[Contraction]:
-    """Contract on the first two samples with bars from an eighth of the outputs: enough where nothing is in doubt.
+    """Contract on the first two samples with bars from an eighth of the outputs: enough if claim and slope agree.
 
     The values at one step are dropped before those at the next are evaluated, unless the ladder has them. An output
     whose slope is unknown makes the sum NaN. A wide bar may be missed; then the bar of the sum is too small, and a

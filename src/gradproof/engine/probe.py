@@ -122,16 +122,16 @@ class Probe:
 
 
 def wide(contraction: Contraction, claim: Claim) -> bool:
-    """Return True if a bar can be narrowed and is worth it: it is far wider than rounding alone would make it."""
+    """Return True if a bar is much wider than rounding makes it, so that more samples can narrow it."""
     return contraction.bar > max(ENOUGH * claim.largest_contribution, GROSS * contraction.floor)
 
 
 def rounding_floor(ladder: Ladder, entry: float, change: float) -> float:
     """Return the rounding that a slope may have, given the largest entry and the largest change by one input.
 
-    Inputs and outputs may have very different units. Entries of different inputs do not compare, and their changes do;
-    of outputs it is the other way round. So the lesser counts. If nothing changes, as in a saturated softmax, the
-    rounding of the values counts, over a step as long as the point.
+    Inputs and outputs may have very different units. For several inputs the changes are comparable, and the entries are
+    not; for several outputs it is the other way round. So the lesser counts. If nothing changes, as in a saturated
+    softmax, the rounding of the values counts, over a step as long as the point.
     """
     subject = ladder.subject
     many, values = math.sqrt(ladder.moved), first_step(subject.numbers.precision) * subject.scale.value

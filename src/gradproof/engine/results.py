@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 class Verdict(enum.Enum):
-    """What the evidence allows to be said.
+    """The outcome of a check: pass, fail or inconclusive.
 
     >>> Verdict("pass") is Verdict.PASS
     True
@@ -20,7 +20,7 @@ class Verdict(enum.Enum):
 
 
 class Reason(enum.Enum):
-    """Why a check is inconclusive: what about the function, or about the way it is checked, stands in the way."""
+    """Why a check is inconclusive: a property of the function at this point, or of the way in which it is checked."""
 
     KINK = "kink"
     JUMP = "jump"
@@ -38,7 +38,7 @@ class Reason(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """What stands in the way of a verdict, in a sentence, and a hint what to do."""
+    """Why a check cannot pass or fail: the reason, a message for users, and a hint what to do."""
 
     reason: Reason
     message: str
@@ -202,7 +202,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """What was checked, in the user's words: of which function, which derivatives, and how many of their entries.
+    """What was checked: the function, its arguments and outputs as users name them, the derivatives and their sizes.
 
     `derivatives` are modes, or at order two nestings of them; `coverage` is "probe" or "full". `reference` is the name
     of the function that it was compared with, if any.
@@ -222,9 +222,9 @@ class Checked:
 class Report:
     """The evidence of one check, as data. `gradproof.Report` adds the ways to look at it.
 
-    `reason` says why a check is inconclusive, and is None otherwise. `message` is the sentence for it, or of a fail
-    that of the first finding; `hint` says what to do. `origin` is where the check was made, such as a test's name,
-    where that is known. `unsupported` names derivatives that were asked for and that the framework does not have.
+    `reason` says why a check is inconclusive, and is None otherwise. `message` explains it, or is that of the first
+    finding; `hint` says what to do. `origin` is where the check was made, such as a test's name, if that is known.
+    `unsupported` names derivatives that were asked for and that the framework does not have.
     """
 
     verdict: Verdict

@@ -1,4 +1,4 @@
-"""What a check adds up to, and the one place that makes a verdict of it."""
+"""The judgement of one derivative, and the only function that makes a verdict."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Judgement:
 
     @property
     def hindrance(self) -> Obstacle | None:
-        """What stands in the way of a pass: the obstacle, or a resolution that is not finite."""
+        """The obstacle to a pass: the one that was found, or `BLIND` if the resolution is not finite."""
         return self.obstacle or (None if math.isfinite(self.resolution.absolute) else BLIND)
 
     @property

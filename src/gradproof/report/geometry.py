@@ -10,13 +10,13 @@ from gradproof.report import words
 from gradproof.report.axes import Axis, Dot, Line, Tick, axis_around, power_of_ten, short
 from gradproof.report.heat import HeatPicture, heat
 
-LOPSIDED = 10.0  # times as long an axis, beyond which two do not share their range
-ABOVE_ROUNDING = 3.0  # times the rounding: a remainder that says something
+LOPSIDED = 10.0  # ratio of the ranges of two axes, beyond which they do not share one
+ABOVE_ROUNDING = 3.0  # times the rounding: the least remainder that is significant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
-    """What all plots have: the ticks of an axis across, and what they show, in words."""
+    """The base of all plots: the ticks of a horizontal axis, and a description for readers who cannot see it."""
 
     width = 360
     x: list[Tick]

@@ -20,8 +20,8 @@ from gradproof.report.geometry import BarsPicture, Picture, ScatterPicture, Tayl
 TEMPLATES = Path(__file__).parent / "templates"
 SIGNS = {Verdict.PASS: "✓", Verdict.FAIL: "✗", Verdict.INCONCLUSIVE: "?"}
 ORDER = (Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.PASS)
-PICTURED = 200  # checks, beyond which those that pass get no pictures, nor do further ones that fail
-OPEN = 12  # checks, up to which those that do not pass lie open
+PICTURED = 200  # checks: in a longer page only this many get pictures, and none that pass
+OPEN = 12  # checks: up to this many, those that do not pass are unfolded
 FINDINGS = 6  # of one check
 CULPRITS = 3  # named in a finding
 FEW = 4  # entries of a finding without pictures

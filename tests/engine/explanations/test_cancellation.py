@@ -13,7 +13,7 @@ POINTS = np.array([1.3, -0.7, 2.9])
 
 
 def drawn():
-    """Never the same twice."""
+    """A function that never gives the same value twice."""
     numbers = itertools.count(1)
     return lambda x: leftover(x) + 1e-15 * next(numbers)
 

@@ -80,7 +80,7 @@ def test_a_jump_at_the_point_is_called_a_jump(seed):
 
 
 def islands(x):
-    """Defined at the point alone."""
+    """A function that is defined at the point alone."""
     return np.where(x == np.array([0.5, 0.7]), np.sin(x), np.nan)
 
 

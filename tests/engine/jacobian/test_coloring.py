@@ -12,7 +12,7 @@ thoroughly = settings(max_examples=200, deadline=None, derandomize=True)
 
 
 def coloring(xp, jacobian):
-    """Of columns that all take steps of one size."""
+    """Color columns that all take steps of one size."""
     return grouped(xp, jacobian, np.ones(jacobian.shape[1]))
 
 

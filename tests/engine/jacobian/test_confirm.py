@@ -228,7 +228,7 @@ def test_a_kink_beside_the_point_is_not_plainly_wrong(mode, seed, distance):
 @both_modes
 @pytest.mark.parametrize("error", [1.0, 1e-3])
 def test_a_slope_claimed_of_a_constant_is_found_beside_an_input_that_jumps(mode, error):
-    """Of a label, say, which chooses between cases: moved with the others it changes what they do."""
+    """The input may be a label that chooses between cases: moved with the others, it changes what they do."""
 
     def function(x):
         return np.array([x[0] if x[1] == 1 else 50 + x[2], np.sin(x[0])])

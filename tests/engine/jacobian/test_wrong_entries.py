@@ -81,7 +81,7 @@ def test_every_claimed_zero_that_is_none_is_found_in_a_band(mode):
 
 
 def beside_an_entry(name, seed, where, size=0.7):
-    """A function with an entry more than is claimed, in a row in which another column has one."""
+    """A function whose Jacobian has an entry that is not claimed, in a row with a claimed one."""
     right = mixing(name, seed)
     row, column = chosen(name, where, entry=False)
 

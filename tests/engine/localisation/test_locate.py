@@ -30,7 +30,7 @@ def planted(size, errors, **options):
 
 
 def summed(size, errors):
-    """The same with a single output."""
+    """The sum of sin over many entries, with errors planted in its gradient."""
     wrong = np.zeros(size)
     for index, error in errors.items():
         wrong[index] = error

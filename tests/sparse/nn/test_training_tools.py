@@ -27,7 +27,7 @@ COMPILER = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++
 
 
 def in_two_processes(folder):
-    """What each of the two processes has at the end."""
+    """Return what each of two processes has at the end."""
     loopback = next((name for _, name in socket.if_nameindex() if name in ("lo", "lo0")), "")
     environment = {**os.environ, **({"GLOO_SOCKET_IFNAME": loopback} if loopback else {})}
     script, meeting_place = two_processes.__file__, str(folder / "meeting")

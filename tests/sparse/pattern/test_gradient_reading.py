@@ -12,7 +12,7 @@ from support.sparse_matrices import LAYOUTS
 
 @pytest.fixture
 def comparisons(monkeypatch):
-    """Counts how often indices are compared."""
+    """Count how often indices are compared."""
     seen, equal = [], torch.equal
     monkeypatch.setattr(torch, "equal", lambda one, other: seen.append(one.shape) or equal(one, other))
     return seen

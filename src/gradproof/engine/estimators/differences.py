@@ -27,9 +27,9 @@ from gradproof.engine.subject import Array
 from gradproof.engine.thresholds import ALIKE, CLEARLY, COARSEST, FEW, GROSS
 
 ROUNDING = 0.75  # units of rounding in the slope from correctly rounded values: 0.54 measured, and a margin
-CURVED = 3.0  # growth of the two sides' difference from a step to the next: curvature gives 4, a kink on one side 1
+CURVED = 3.0  # least growth, from one step to the next, of the difference of both sides: curvature gives 4, a kink 1
 KINK_WEIGHT = 0.05  # of the even fourth difference in the bar: the bound for a kink, derived above
-MUCH = 0.4  # of the bar: a smaller jump of the slope does not count; a kink at the point makes up half of its bar
+KINK_SHARE = 0.4  # of the bar: the least jump of the slope that is a kink; one at the point makes up half of its bar
 FOURTH = 37.6  # standard deviation of the even fourth difference, if that of a value is one: √(2·16² + 2·1² + 30²)
 MEDIAN = 0.67  # standard deviations: the median of a Gaussian variable's absolute value
 BACKGROUND = 2.5  # medians of the even fourth differences, allowed for every output
@@ -125,7 +125,7 @@ def best_slopes(xp: Array, centre: Array, samples: list[Sample], around: Noise) 
         floor += around.tiny
     candidates = _central_slopes(_Values(xp, centre, samples, around), floor)
     value, bar = candidates[0].value, candidates[0].bar
-    trusted: Array = None if len(samples) < 3 else ~kinked(centre, samples, MUCH * bar)
+    trusted: Array = None if len(samples) < 3 else ~kinked(centre, samples, KINK_SHARE * bar)
     for candidate in candidates[1:]:
         trusted = trusted & (abs(candidate.value - value) <= candidate.bar + bar)
         better = trusted & (candidate.bar < bar)

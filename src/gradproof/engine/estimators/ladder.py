@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator
 
 from gradproof.engine.estimators.differences import (
-    MUCH,
+    KINK_SHARE,
     ROUNDING,
     Estimates,
     Noise,
@@ -228,7 +228,7 @@ class Ladder:
 
         def kink(where: slice) -> Array:
             centre = self.subject.centre[where]
-            return kinked(centre, self._cut(where), xp.maximum(MUCH * bar[where], noise * abs(centre)))
+            return kinked(centre, self._cut(where), xp.maximum(KINK_SHARE * bar[where], noise * abs(centre)))
 
         return self._flags(kink)
 

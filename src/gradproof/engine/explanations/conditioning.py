@@ -16,7 +16,7 @@ from gradproof.engine.subject import Array, Step, Subject
 from gradproof.engine.thresholds import ALIKE, CLEARLY, SLIGHT
 from gradproof.engine.views import whole_of
 
-POINTS = 8  # a few units of rounding away
+POINTS = 8  # perturbed points, each a few units of rounding away
 
 
 class Cancellation:

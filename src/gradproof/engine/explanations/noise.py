@@ -43,7 +43,7 @@ class OneDirectionAlone:
 
 
 def is_rough(comparison: Comparison) -> bool:
-    """Return True if noise, of whatever origin, may explain an agreement or a disagreement."""
+    """Return True if noise of any origin may explain an agreement or a disagreement."""
     probe = comparison.probe
     if comparison.kind is Kind.AGREEMENT:
         return comparison.is_weak

@@ -100,8 +100,8 @@ class SignedZero:
 class Ties:
     """Inputs tie, as equal inputs of a median do: the slope along all of them is not the sum of their slopes.
 
-    This is an additivity test. Where a derivative exists, slopes add up but for curvature, which shrinks with the step.
-    At a tie they do not, by as much on steps of every length.
+    This is an additivity test. Where a derivative exists, slopes add up except for curvature, which shrinks with the
+    step. At a tie they differ by the same amount on steps of every length.
     """
 
     reason = Reason.KINK

@@ -96,7 +96,7 @@ def right(request) -> tuple[Callable[..., Any], Any]:
 
 @pytest.fixture
 def asked() -> Callable[..., list[Any]]:
-    """The findings of one contract, with nothing of the caller's changed by asking."""
+    """Return the findings of one contract, and test that the check changed nothing of the caller's."""
 
     def ask(name: str, function: Callable[..., Any], inputs: Any, **options: Any) -> list[Any]:
         given = inputs if isinstance(inputs, tuple) else (inputs,)

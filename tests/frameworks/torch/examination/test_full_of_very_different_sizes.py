@@ -163,7 +163,7 @@ def test_a_slope_that_is_claimed_of_a_constant_is_wrong_however_small(claimed):
 
 
 def test_values_that_differ_by_a_rounding_and_are_defined_only_near_the_point_are_verified():
-    """As of a covariance that a distribution takes only where it is symmetric."""
+    """A distribution, for instance, accepts a covariance only if it is symmetric."""
 
     def variances(matrix):
         if not torch.isclose(matrix, matrix.mT, atol=1e-6).all():

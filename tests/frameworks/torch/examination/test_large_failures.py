@@ -49,7 +49,7 @@ def first(report):
 
 @pytest.fixture
 def explaining(monkeypatch):
-    """Counts the evaluations that a diagnosis takes."""
+    """Count the evaluations that a diagnosis takes."""
     spent = []
     diagnosed = examination.diagnosed
 

@@ -11,7 +11,7 @@ from gradproof.engine.subject import DerivativeError
 from gradproof.frameworks.torch.storage import is_plain
 from gradproof.sparse.pattern.layouts import name_of
 
-LONG = 200  # characters of an error, beyond which its first sentence has to do
+LONG = 200  # characters: a longer error is cut to its first sentence
 ABSENT = (
     "once_differentiable",
     "setup_context",

@@ -1,4 +1,4 @@
-"""Memory that runs out: recognised among torch's errors, and told as what it is."""
+"""Recognise errors of memory that has run out, so that they are not taken for errors of the function."""
 
 from __future__ import annotations
 

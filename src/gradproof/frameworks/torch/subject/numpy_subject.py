@@ -19,7 +19,7 @@ from gradproof.frameworks.torch.subject.batching import FEW
 from gradproof.frameworks.torch.subject.spaces import Space
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
-SMALL = 1 << 13  # entries of a Jacobian, beyond which torch's own arrays do as well
+SMALL = 1 << 13  # entries of a Jacobian: for larger ones torch's arrays are as fast
 DOUBLES = (torch.float64, torch.complex128)
 
 
