@@ -289,6 +289,43 @@ def test_one_argument_in_trouble_does_not_hide_that_the_other_was_verified():
     assert "calm was verified on its own." in judgement.notes
 
 
+def among_many(tensors, kinked, wrong=None):
+    """A function of many tensors of two entries, of which some have a kink at the point and one a wrong gradient."""
+    corner, error = np.zeros(2 * tensors), np.zeros(2 * tensors)
+    corner[[2 * number for number in kinked]] = 1.0
+    if wrong is not None:
+        error[2 * wrong] = 0.1
+    points = np.linspace(0.3, 1.2, 2 * tensors)
+    parts = {f"x{number}": 2 for number in range(tensors)}
+    return elementwise(lambda x: np.sin(x) + corner * abs(x - points), lambda x: np.cos(x) + error, points, parts=parts)
+
+
+def test_a_kink_in_one_of_many_tensors_is_found_by_bisection():
+    probes = {}
+    for tensors in (8, 256):
+        judgement = judged(among_many(tensors, kinked=[3]))
+        assert judgement.verdict is Verdict.INCONCLUSIVE
+        assert "x3" in judgement.message
+        probes[tensors] = len(judgement.readings)
+
+    assert "x128 to x255 were verified on their own." in judgement.notes
+    assert probes[256] <= 3 * probes[8]
+
+
+def test_a_wrong_gradient_among_many_tensors_is_found_beside_a_kink():
+    judgement = judged(among_many(64, kinked=[3], wrong=40))
+
+    assert judgement.verdict is Verdict.FAIL
+    assert judgement.findings[0].argument == "x40"
+
+
+def test_kinks_in_all_of_many_tensors_take_a_bounded_number_of_probes():
+    judgement = judged(among_many(256, kinked=range(256)))
+
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+    assert len(judgement.readings) < 256
+
+
 def test_a_wrong_entry_of_a_calm_argument_is_found_beside_one_in_trouble():
     subject = elementwise(
         lambda x: np.sin(x) + np.array([1.0, 0, 0, 0]) * abs(x - 0.7),

@@ -21,10 +21,10 @@ from gradproof.engine.probing import probe_direction
 from gradproof.engine.results import UNMEASURED, Entry, Finding, Obstacle, Reading, Resolution, Verdict
 from gradproof.engine.second_opinion import seconded
 from gradproof.engine.subject import DerivativeError, Subject
-from gradproof.engine.thresholds import ENOUGH, SLIGHT, TINY, TRACE
+from gradproof.engine.tensor_groups import Group, Groups, Span
+from gradproof.engine.thresholds import CLEARLY, ENOUGH, LARGE, SLIGHT, TINY, TRACE
 from gradproof.engine.verdict import EMPTY, Judgement
 
-Span = tuple[int, int]
 ONE_SIDED = "The function is not defined on both sides of the point: slopes were measured on one side, where it is."
 INFINITIES = (
     "Some outputs are infinite at the point and all around it: the slopes that are claimed of them were not checked."
@@ -74,11 +74,11 @@ class Evidence:
                 elif judgement := self._disagreement(probe, None):
                     return judgement
         obstacle = self._obstacle(deciding)
-        if len(self.subject.inputs.spans) == 1:
+        if sum(start < stop for start, stop in self.subject.inputs.spans) == 1:
             return self._passed(deciding) if obstacle is None else self._blocked(obstacle)
         if obstacle is not None:
-            return self._one_by_one()
-        return (self._wrong_by_itself() if self._is_weak(deciding) else None) or self._passed(deciding)
+            return self._in_parts(obstacle)
+        return (self._wrong_by_itself(deciding) if self._is_weak(deciding) else None) or self._passed(deciding)
 
     def wrong_entries(self, probe: Probe) -> Located:
         """Return the wrong entries behind a probe's disagreement; all of them where every entry counts."""
@@ -122,41 +122,56 @@ class Evidence:
         """Return True if a pass would say little, although the precision allows more."""
         return self.subject.numbers.precision < ENOUGH and _resolution(deciding).relative > TRACE
 
-    def _wrong_by_itself(self) -> Judgement | None:
-        """Probe each input by itself, since the kink of another may have hidden an error in it."""
-        for span in self.subject.inputs.spans:
-            for probe in self._probe(span) if span[0] < span[1] else ():
+    def _wrong_by_itself(self, deciding: list[Probe]) -> Judgement | None:
+        """Probe parts of the inputs by themselves, since the kink of one may have hidden an error in another.
+
+        A part that resolves as little as all inputs is split again. In a large function it must have resolved more than
+        they do: where it does not, kinks are everywhere.
+        """
+        groups, whole = Groups(self.subject.inputs.spans), _resolution(deciding)
+        for group in groups:
+            probes = self._probe(group.span)
+            for probe in probes:
                 if not self._accepts(probe):
-                    judgement = self._disagreement(probe, span)
+                    judgement = self._disagreement(probe, group.span)
                     if judgement is not None and judgement.verdict is Verdict.FAIL:
                         return judgement
+            gains = CLEARLY * _resolution(probes).absolute < whole.absolute
+            if self._is_weak(probes) and (gains or self.subject.inputs.size < LARGE):
+                groups.split(group)
         return None
 
-    def _one_by_one(self) -> Judgement:
-        """Probe each input by itself: the obstacle may come from one input only."""
+    def _in_parts(self, obstacle: Obstacle) -> Judgement:
+        """Probe parts of the inputs by themselves: the obstacle may come from a few of them only."""
+        groups = Groups(self.subject.inputs.spans)
         obstacles: list[Obstacle] = []
         verified: list[Probe] = []
-        for span in self.subject.inputs.spans:
-            if span[0] == span[1]:
-                continue
+        for group in groups:
             accepted: list[Probe] = []
-            for probe in self._probe(span):
+            judgement: Judgement | None = None
+            for probe in self._probe(group.span):
                 if self._accepts(probe):
                     accepted.append(probe)
-                elif judgement := self._disagreement(probe, span):
-                    return judgement
-            obstacle, path = self._obstacle(accepted), self.subject.inputs.locate(span[0]).path
-            if obstacle is None:
+                elif judgement := self._disagreement(probe, group.span):
+                    break
+            if judgement and (group.is_single or judgement.verdict is Verdict.FAIL):
+                return judgement
+            found = judgement.obstacle if judgement else self._obstacle(accepted)
+            if found is None:
                 verified += accepted
-                self.notes.append(f"{path} was verified on its own.")
-            else:
-                about = "" if path in obstacle.message else f" (with respect to {path})"
-                message = f"{obstacle.message.removesuffix('.')}{about}."
-                obstacles.append(Obstacle(obstacle.reason, message, obstacle.hint))
-        if obstacles:
-            return self._blocked(obstacles[0])
+                self.notes.append(f"{self._named(group)} verified on {'its' if group.is_single else 'their'} own.")
+            elif not groups.split(group):
+                path = self.subject.inputs.locate(group.span[0]).path
+                about = "" if path in found.message else f" (with respect to {path})"
+                obstacles.append(replace(found, message=f"{found.message.removesuffix('.')}{about}."))
+        if obstacles or groups.exhausted:
+            return self._blocked((*obstacles, obstacle)[0])
         self.notes.clear()
         return self._passed(verified)
+
+    def _named(self, group: Group) -> str:
+        first, last = (self.subject.inputs.locate(at).path for at in (group.span[0], group.span[1] - 1))
+        return f"{first} was" if group.is_single else f"{first} to {last} were"
 
     def _disagreement(self, probe: Probe, span: Span | None) -> Judgement | None:
         """Confirm a disagreement along a second and if need be a third direction, and judge it.
