@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from gradproof.engine.explanations.conditioning import product, random_operand, scatter
 from gradproof.engine.findings import raised
@@ -31,6 +31,20 @@ INEXACT = Obstacle(
     "Check in float64; in this precision the function is ill-conditioned at this point.",
 )
 HIDDEN = "In double precision the gradient is off by {error:.1g} of an entry; rounding in this precision hides that."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Comparison:
+    """A derivative in low precision beside the one in double precision, entry by entry.
+
+    `allowed` is the difference that rounding alone explains, `scattered` the measured effect of rounding.
+    """
+
+    subject: Subject
+    claimed: Array
+    truth: Array
+    allowed: Array
+    scattered: Array
 
 
 def judge_rounded(
@@ -87,7 +101,8 @@ def _by_double_precision(
     if bool(wrong.any()):
         native = judge(subject, probes=1, seed=seed, options=options)
         scattered = scatter(subject, operand, claimed, seed + 2 + FEW)
-        return _contested(subject, judgement, claimed, truth, allowed, scattered, native)
+        comparison = _Comparison(subject=subject, claimed=claimed, truth=truth, allowed=allowed, scattered=scattered)
+        return _contested(comparison, judgement, native)
     judgement = replace(judgement, resolution=_resolution(subject, allowed, truth, judgement))
     return judgement if options.rtol or options.atol else _if_meaningful(judgement)
 
@@ -151,34 +166,23 @@ def _allowed(subject: Subject, wide: Subject, operand: Array, truth: Array, seed
     return ROUNDINGS * (unit * (size + natural if vanishing else size) + moved + lost)
 
 
-def _contested(
-    subject: Subject,
-    judgement: Judgement,
-    claimed: Array,
-    truth: Array,
-    allowed: Array,
-    scattered: Array,
-    native: Judgement,
-) -> Judgement:
-    """Return the obstacle: the gradient differs from that in double precision by more than rounding usually does.
+def _contested(comparison: _Comparison, judgement: Judgement, native: Judgement) -> Judgement:
+    """Judge a gradient that differs from that in double precision by more than rounding usually explains.
 
     It is wrong if the function's values in its own precision clearly contradict it too, or if the difference does not
     look like rounding. Otherwise the function is ill-conditioned: an error of this size cannot be told from rounding.
     """
-    xp = subject.arrays
+    subject, xp, scattered = comparison.subject, comparison.subject.arrays, comparison.scattered
+    claimed, truth, allowed = comparison.claimed, comparison.truth, comparison.allowed
     gap = abs(claimed - truth)
     gap = xp.where(xp.isnan(claimed) & xp.isfinite(truth), math.inf, gap)
     material = ~(gap <= allowed + ROUNDINGS * scattered) & ~(gap <= SLIGHT * float(abs(truth).max()))
-    borne_out = native.verdict is Verdict.FAIL and _clearly(native)
+    confirmed = native.verdict is Verdict.FAIL and _clearly(native)
     lone = int((~(gap <= allowed)).sum()) <= COARSEST * gap.shape[0]
     gross = bool((material & (gap > (CLEARLY if lone else GROSS) * allowed) & (gap > GROSS * scattered)).any())
-    if bool(material.any()) and (borne_out or gross or _off_by_a_factor(claimed, truth)):
-        finding = _finding(subject, claimed, truth, allowed)
-        return replace(
-            judgement,
-            findings=(finding,),
-            resolution=_resolution(subject, allowed, truth, judgement),
-        )
+    if bool(material.any()) and (confirmed or gross or _off_by_a_factor(claimed, truth)):
+        resolution = _resolution(subject, allowed, truth, judgement)
+        return replace(judgement, findings=(_finding(comparison),), resolution=resolution)
     worst = _frame(subject).locate(int(xp.argmax(gap)))
     note = (
         f"In this precision the gradient differs from the one in double precision by up to {float(gap.max()):.2g} "
@@ -216,8 +220,9 @@ def _resolution(subject: Subject, allowed: Array, truth: Array, judgement: Judge
     return Resolution.of(widest, size)
 
 
-def _finding(subject: Subject, claimed: Array, truth: Array, allowed: Array) -> Finding:
-    xp = subject.arrays
+def _finding(comparison: _Comparison) -> Finding:
+    subject, xp = comparison.subject, comparison.subject.arrays
+    claimed, truth, allowed = comparison.claimed, comparison.truth, comparison.allowed
     what = "gradient with respect to" if subject.mode == "reverse" else "tangent of"
     wrong = ~(abs(claimed - truth) <= allowed)
     count = int(wrong.sum())

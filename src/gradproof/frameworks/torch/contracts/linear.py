@@ -46,11 +46,10 @@ def linear(subject: TorchSubject, context: Context) -> Outcome:
     worst, gap = furthest(len(once), lambda where: _gap(subject, once[where], many[where] / factor, abs(factor)))
     if not gap or not _is_beyond_rounding(subject, context, gap):
         return _additive(subject, context)
-    place = subject.inputs.locate(worst)
     return _nonlinear(
-        place,
-        f"{factor:g} times the incoming gradient does not give {factor:g} times the gradient with respect to "
-        f"{place.path} (at {place}: {float(once[worst]):.6g}, then {float(many[worst]):.6g}).",
+        subject.inputs.locate(worst),
+        f"{factor:g} times the incoming gradient does not give {factor:g} times the gradient",
+        f"{float(once[worst]):.6g}, then {float(many[worst]):.6g}",
         look_for="a clip, a power, an absolute value or a norm",
     )
 
@@ -68,16 +67,16 @@ def _additive(subject: TorchSubject, context: Context) -> Outcome:
     worst, gap = furthest(len(once), lambda where: _gap(subject, expected[where], once[where], 1.0))
     if gap <= DIGIT * max(largest(once), largest(expected)) or not _is_beyond_rounding(subject, context, gap):
         return KEPT
-    place = subject.inputs.locate(worst)
     return _nonlinear(
-        place,
-        f"The sum of two incoming gradients does not give the sum of their gradients with respect to {place.path} (at "
-        f"{place}: {float(once[worst]):.6g} instead of {float(expected[worst]):.6g}).",
+        subject.inputs.locate(worst),
+        "The sum of two incoming gradients does not give the sum of their gradients",
+        f"{float(once[worst]):.6g} instead of {float(expected[worst]):.6g}",
         look_for="a maximum, a norm or a condition on it",
     )
 
 
-def _nonlinear(place: Place, message: str, *, look_for: str) -> Outcome:
+def _nonlinear(place: Place, what: str, numbers: str, *, look_for: str) -> Outcome:
+    message = f"{what} with respect to {place.path} (at {place}: {numbers})."
     hint = f"A backward is linear in the incoming gradient: look for {look_for}."
     return broken(ContractName.LINEAR, message, argument=place.path, hint=hint)
 
