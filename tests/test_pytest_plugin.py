@@ -271,6 +271,30 @@ def test_it(prepared):
     ]
 
 
+def test_a_report_that_cannot_be_written_is_refused_before_the_tests(run, pytester):
+    (pytester.path / "file").write_text("")
+    result = run(SUITE, "--gradproof-report=file/out.json", process=True)
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--gradproof-report=file/out.json cannot be written*"])
+
+
+def test_a_report_that_fails_to_be_written_costs_no_failure(run, pytester):
+    fails = "import pathlib\ndef fails(*_):\n    raise OSError('the disk is full')\npathlib.Path.replace = fails\n"
+    result = run(SUITE, "--gradproof-report=out.json", conftest=fails, process=True)
+
+    result.assert_outcomes(passed=8, failed=1)
+    result.stdout.fnmatch_lines(["*= FAILURES =*", "*out.json could not be written: the disk is full*"])
+    assert not (pytester.path / "out.json").exists()
+
+
+def test_tests_that_change_the_working_directory_do_not_move_the_report(run, pytester):
+    moving = "import os\n\ndef test_it(tmp_path):\n    os.chdir(tmp_path)\n"
+    run(moving, "--gradproof-report=out.json", process=True).assert_outcomes(passed=1)
+
+    assert reports_in(pytester) == ()
+
+
 def test_a_report_needs_a_name_that_says_what_it_is(run):
     result = run(SUITE, "--gradproof-report=out.txt", process=True)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from pathlib import Path
 
 from gradproof.engine import results
 from gradproof.errors import InputError
@@ -54,7 +53,9 @@ class Report(results.Report):
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
         """Write the report as a self-contained page, which opens offline."""
-        Path(path).write_text(reports_to_html([self]), encoding="utf-8")
+        from gradproof.report.files import write_whole
+
+        write_whole(path, reports_to_html([self]))
 
     def _repr_html_(self) -> str:
         from gradproof.report.html import notebook

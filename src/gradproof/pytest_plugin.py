@@ -19,6 +19,7 @@ from gradproof._compare import CompareOptions, compare
 from gradproof._examine import session
 from gradproof._options import CheckOptions
 from gradproof._report import GradientError, Report, reports_from_json, reports_to_html, reports_to_json
+from gradproof.report.files import destination, write_whole
 
 OURS = Path(__file__).parent
 MARKER = "gradproof(**options): defaults for the checks that the gradproof fixture makes in this test"
@@ -45,16 +46,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker and the recorder, and replace torch's checks if the configuration says so."""
     config.addinivalue_line("markers", MARKER)
-    file = config.getoption("gradproof_report")
-    if file is not None and Path(file).suffix not in (".html", ".json"):
-        raise pytest.UsageError(f"--gradproof-report={file}: the name of a report ends in .html or .json.")
-    config.pluginmanager.register(Recorder(config), "gradproof-recorder")
+    config.pluginmanager.register(Recorder(config, _destination(config)), "gradproof-recorder")
     if config.getini("gradproof_replace_gradcheck"):
         from gradproof._gradcheck import replace_gradcheck
 
         replaced = ExitStack()
         replaced.enter_context(replace_gradcheck())
         config.add_cleanup(replaced.close)
+
+
+def _destination(config: pytest.Config) -> Path | None:
+    """Return where the report of the run goes; refuse what cannot be written before any test runs."""
+    file = config.getoption("gradproof_report")
+    if file is None:
+        return None
+    if Path(file).suffix not in (".html", ".json"):
+        raise pytest.UsageError(f"--gradproof-report={file}: the name of a report ends in .html or .json.")
+    try:
+        return destination(config.invocation_params.dir / Path(file).expanduser())
+    except OSError as error:
+        raise pytest.UsageError(f"--gradproof-report={file} cannot be written: {error}") from None
 
 
 class Checker:
@@ -140,12 +151,11 @@ class Tally:
 class Recorder:
     """A listener of all checks: it attaches them to the report of their test, also across processes, and sums up."""
 
-    def __init__(self, config: pytest.Config) -> None:
-        self.config, self.tally = config, Tally()
+    def __init__(self, config: pytest.Config, file: Path | None) -> None:
+        self.config, self.file, self.tally = config, file, Tally()
+        self.unwritten = ""  # why the report could not be written
         self.recorded: list[Report] = []
         self.test = ""
-        given = config.getoption("gradproof_report")
-        self.file = config.invocation_params.dir / given if given else None
         self.outer = session.seed, session.listeners
         session.seed, session.listeners = config.getoption("gradproof_seed"), [self.record]
 
@@ -191,7 +201,7 @@ class Recorder:
             self.tally.add(report.gradproof)
 
     def pytest_sessionfinish(self) -> None:
-        """Write the report, unless this process is a worker of pytest-xdist."""
+        """Write the report, unless this process is a worker of pytest-xdist; a full disk costs nothing else."""
         if self.file is None or hasattr(self.config, "workerinput"):
             return
         reports = [report for text in self.tally.texts for report in reports_from_json(text)]
@@ -199,14 +209,18 @@ class Recorder:
             text = reports_to_json(reports)
         else:
             text = reports_to_html(reports, title="Gradient checks")
-        self.file.parent.mkdir(parents=True, exist_ok=True)
-        self.file.write_text(text, encoding="utf-8")
+        try:
+            write_whole(self.file, text)
+        except OSError as error:
+            self.unwritten = str(error)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the summary, and where the report is."""
         if self.tally.verdicts:
             terminalreporter.write_line(self.tally.line())
-        if self.file is not None:
+        if self.unwritten:
+            terminalreporter.write_line(f"gradproof: {self.file} could not be written: {self.unwritten}", red=True)
+        elif self.file is not None:
             terminalreporter.write_line(f"gradproof: the report is in {self.file}")
 
 

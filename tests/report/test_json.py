@@ -1,13 +1,17 @@
 """Reports as JSON: what is written is read back as it was, and matches the schema."""
 
 import dataclasses
+import gc
 import json
 import math
+import time
 from pathlib import Path
 
 import jsonschema
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import gradproof
 from gradproof import reports_from_json, reports_to_json
@@ -125,3 +129,95 @@ def test_one_report_is_read_by_the_report_itself():
     assert gradproof.Report.from_json(report.to_json()) == report
     with pytest.raises(gradproof.InputError, match="holds 2 reports"):
         gradproof.Report.from_json(reports_to_json([report, report]))
+
+
+def test_a_byte_order_mark_is_read_over():
+    report = REPORTS["pass"]()
+
+    assert reports_from_json("\ufeff" + report.to_json()) == (report,)
+
+
+NASTY = (
+    None,
+    True,
+    -1,
+    10**400,
+    1e308,
+    "inf",
+    "nan",
+    "1_0",
+    "",
+    "\ud800\x1b[2J",
+    [],
+    [[]],
+    [1],
+    {},
+    {"a": 1},
+    [[[[[[1]]]]]],
+)
+
+
+def places_in(data, path=()):
+    """Return the paths of all values in JSON data."""
+    yield path
+    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    for key, value in items:
+        yield from places_in(value, (*path, key))
+
+
+def replaced(data, path, value):
+    """Return JSON data with another value at a path."""
+    if not path:
+        return value
+    copy = dict(data) if isinstance(data, dict) else list(data)
+    copy[path[0]] = replaced(data[path[0]], path[1:], value)
+    return copy
+
+
+@pytest.fixture(scope="module")
+def written():
+    """A report with all that one may have, as JSON data, and the paths of its values."""
+    data = json.loads(REPORTS["full"]().to_json())
+    return data, list(places_in(data))
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(where=st.integers(0, 10**6), value=st.sampled_from(NASTY))
+def test_hostile_json_is_refused_in_words_or_shown(written, where, value):
+    data, paths = written
+    text = json.dumps(replaced(data, paths[where % len(paths)], value))
+    try:
+        (report,) = reports_from_json(text)
+    except gradproof.InputError:
+        return
+    assert str(report)
+    assert gradproof.reports_to_html([report])
+    assert reports_from_json(report.to_json())
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '{"schema":1,"seed":' + "9" * 5000 + "}", None, b"{}", changed(maps=[{"rows": []}])]
+)
+def test_what_breaks_a_parser_is_an_input_error(text):
+    with pytest.raises(gradproof.InputError):
+        reports_from_json(text)
+
+
+def test_reading_takes_little_more_than_parsing():
+    text = reports_to_json([REPORTS["full"]()] * 40)
+
+    def seconds(read):
+        began = time.process_time()
+        read(text)
+        return time.process_time() - began
+
+    ratios = [seconds(reports_from_json) / seconds(json.loads) for _ in range(5)]
+
+    assert min(ratios) < 10  # it was about 50, and is about 3
+
+
+def test_the_garbage_collector_runs_again_after_reading():
+    with pytest.raises(gradproof.InputError):
+        reports_from_json("{}")
+
+    assert gc.isenabled()

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import gc
 import json
 import math
-import types
-import typing
-from collections.abc import Iterable
+import reprlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from gradproof.engine import results
 from gradproof.errors import InputError
+from gradproof.report.reading import read
 
 R = TypeVar("R", bound=results.Report)
 
@@ -37,19 +39,39 @@ def from_json(text: str, kind: type[R]) -> tuple[R, ...]:
     >>> from_json(report.to_json(), gradproof.Report) == (report,)
     True
     """
+    if not isinstance(text, str):
+        raise InputError(f"A report's JSON is text, and this is a {type(text).__name__}. Pass what to_json() wrote.")
+    with _collector_paused():
+        return tuple(read(kind, each, "report") for each in _objects(text))
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Pause the garbage collector: a report is thousands of small objects, none of which is garbage yet."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
     try:
-        data = json.loads(text)
-    except ValueError as error:
+        yield
+    finally:
+        gc.enable()
+
+
+def _objects(text: str) -> list[Any]:
+    """Return the objects in a JSON text that are to be reports."""
+    try:
+        data = json.loads(text.removeprefix("\ufeff"))  # a mark that some editors put first
+    except (ValueError, RecursionError) as error:
         raise InputError(f"This is no JSON: {error}. Pass what to_json() or --json wrote.") from None
     if not isinstance(data, dict) or "schema" not in data:
         raise InputError("This JSON is no report: it has no 'schema'. Pass what to_json() or --json wrote.")
-    if data["schema"] != SCHEMA:
+    if type(data["schema"]) is not int or data["schema"] != SCHEMA:
         raise InputError(
-            f"This report has the form {data['schema']!r}, and this version of gradproof reads form {SCHEMA}. Read it "
-            "with the version that wrote it, or check again."
+            f"This report has the form {reprlib.repr(data['schema'])}, and this version of gradproof reads form "
+            f"{SCHEMA}. Read it with the version that wrote it, or check again."
         )
-    given = data["reports"] if isinstance(data.get("reports"), list) else [data]
-    return tuple(_read(kind, each, "report") for each in given)
+    return data["reports"] if isinstance(data.get("reports"), list) else [data]
 
 
 def _plain(value: Any) -> Any:
@@ -62,47 +84,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value
-
-
-def _read(kind: Any, value: Any, where: str) -> Any:
-    """Convert a JSON value to a type. Unknown fields are ignored."""
-    if dataclasses.is_dataclass(kind):
-        return _read_fields(kind, value, where)
-    if isinstance(kind, types.UnionType):
-        (inner,) = (option for option in typing.get_args(kind) if option is not types.NoneType)
-        return None if value is None else _read(inner, value, where)
-    if typing.get_origin(kind) is tuple:
-        inner, _ = typing.get_args(kind)
-        if not isinstance(value, list):
-            raise _misfit(where, "a list", value)
-        return tuple(_read(inner, item, f"{where}[{number}]") for number, item in enumerate(value))
-    try:
-        if isinstance(value, (int, float, str) if kind is float else (kind if kind in (int, bool) else str)):
-            return kind(value)
-    except ValueError:
-        pass
-    raise _misfit(where, f"a {kind.__name__.lower()}", value)
-
-
-def _read_fields(kind: Any, value: Any, where: str) -> Any:
-    if not isinstance(value, dict):
-        raise _misfit(where, "an object", value)
-    hints = typing.get_type_hints(kind)
-    known = {
-        field.name: _read(hints[field.name], value[field.name], f"{where}.{field.name}")
-        for field in dataclasses.fields(kind)
-        if field.name in value
-    }
-    try:
-        return kind(**known)
-    except TypeError:
-        missing = [field.name for field in dataclasses.fields(kind) if _required(field) and field.name not in value]
-        raise InputError(f"{where} lacks {', '.join(map(repr, missing))}: this is no whole report.") from None
-
-
-def _required(field: dataclasses.Field[Any]) -> bool:
-    return field.default is dataclasses.MISSING
-
-
-def _misfit(where: str, wanted: str, value: Any) -> InputError:
-    return InputError(f"{where} is {str(value)[:40]!r}, where a report has {wanted}: this is no whole report.")

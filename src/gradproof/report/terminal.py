@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import random
+import sys
 from typing import TYPE_CHECKING, Any
 
 from gradproof.engine.results import Entry, Finding, Report, Verdict
 from gradproof.report import words
+from gradproof.report.characters import harmless, in_encoding
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,7 +24,7 @@ WIDTH = 100
 
 
 def plain(report: Report) -> str:
-    """Return the report as text without colors.
+    """Return the report as text without colors, in characters that standard output can show.
 
     >>> from gradproof import check
     >>> import torch
@@ -32,12 +34,19 @@ def plain(report: Report) -> str:
     """
     memory = io.StringIO()
     _render(report, _console(file=memory, width=WIDTH, color_system=None))
-    return memory.getvalue().rstrip("\n")
+    return in_encoding(memory.getvalue().rstrip("\n"), getattr(sys.stdout, "encoding", None))
 
 
 def show(report: Report) -> None:
     """Print the report, in color if the terminal has colors."""
-    _render(report, _console())
+    console = _console()
+    if console.is_jupyter:
+        _render(report, console)
+        return
+    with console.capture() as captured:
+        _render(report, console)
+    console.file.write(in_encoding(captured.get(), console.encoding))
+    console.file.flush()
 
 
 def brief(report: Report) -> str:
@@ -49,6 +58,7 @@ def brief(report: Report) -> str:
     >>> print(brief(check(torch.exp, x, seed=1)))
     PASS          exp: an error of ... in one gradient entry would have been caught (...)
     """
+    report = harmless(report)
     lines = [f"{report.verdict.value.upper():<12}  {report.subject.name}: {words.gist(report)}"]
     if report.origin:
         lines.append(f"{'':<12}  {report.origin}")
@@ -68,6 +78,7 @@ def _console(**options: Any) -> Console:
 def _render(report: Report, console: Console) -> None:
     from rich.text import Text
 
+    report = harmless(report)
     subject = report.subject
     console.print(
         Text.assemble(
