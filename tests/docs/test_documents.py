@@ -124,6 +124,16 @@ def test_the_modules_that_the_design_names_exist():
         assert (DOCS.parent / "src" / "gradproof" / path).exists(), path
 
 
+def test_the_names_that_a_check_passes_exist():
+    walk = text_of("design.md").split("## One check, from call to report")[1].split("\n## ")[0]
+    named = {part for name in re.findall(r"`([A-Za-z_]\w+(?:\.[A-Za-z_]\w+)?)`", walk) for part in name.split(".")}
+    source = "".join(file.read_text(encoding="utf-8") for file in (DOCS.parent / "src").rglob("*.py"))
+    defined = set(re.findall(r"(?:def|class) (\w+)", source))
+
+    assert len(named) > 20
+    assert named - defined <= {"py", "fail"} | {Path(name).stem for name in re.findall(r"`(\S+)\.py`", walk)}
+
+
 def test_links_between_documents_lead_somewhere():
     for page in [*DOCS.glob("*.md"), *DOCS.parent.glob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):

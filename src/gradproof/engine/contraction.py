@@ -88,13 +88,13 @@ def contract_with_sampled_bars(ladder: Ladder, cotangents: list[Array]) -> list[
             yield where, best_slopes(xp, centre[where], samples, noise)
 
     widen = math.sqrt(subject.outputs.size / centre.shape[0])
-    answers = []
+    contractions = []
     for contraction, totals in zip(_contracted(xp, pieces, chosen), columns(xp, changes), strict=True):
         behind, ahead, far_behind, far_ahead = totals
         slope = extrapolated((ahead - behind) * (0.5 / near), (far_ahead - far_behind) * (0.5 / far))
         bar, floor, size = (widen * each for each in (contraction.bar, contraction.floor, contraction.size))
-        answers.append(Contraction(slope, bar, floor, size, ahead=((near, ahead), (far, far_ahead))))
-    return answers
+        contractions.append(Contraction(slope, bar, floor, size, ahead=((near, ahead), (far, far_ahead))))
+    return contractions
 
 
 def _changes(subject: Subject, values: Array, cotangents: list[Array]) -> list[Array]:
@@ -131,11 +131,11 @@ def _contracted(
     floor = SPREAD * USUAL_WEIGHT * math.sqrt(found[0])
     if found[0] < TINY:
         floor = sum(float(piece.floor.sum()) for _, piece in pieces())
-    answers = []
+    contractions = []
     for slope, parts, squares, total in zip(*(found[start::4] for start in (1, 2, 3, 4)), strict=True):
         root = SPREAD * math.sqrt(squares) if squares > TINY else math.inf
-        answers.append(Contraction(slope, caution * min(total, root), floor, math.sqrt(parts)))
-    return answers
+        contractions.append(Contraction(slope, caution * min(total, root), floor, math.sqrt(parts)))
+    return contractions
 
 
 def _row(xp: Array, piece: Estimates, weights: list[Array], *, known: bool) -> list[Array]:

@@ -28,8 +28,8 @@ def search(
     """Find up to `most` coordinates that carry the residual, from the worst range down, between tensors first.
 
     >>> hidden = {3: 1.0, 700: -0.5}
-    >>> asked = lambda low, high: sum(value for at, value in hidden.items() if low <= at < high)
-    >>> search(1000, [(0, 600), (600, 1000)], asked, threshold=1e-6, whole=0.5, most=10).found
+    >>> residual = lambda low, high: sum(value for at, value in hidden.items() if low <= at < high)
+    >>> search(1000, [(0, 600), (600, 1000)], residual, threshold=1e-6, whole=0.5, most=10).found
     [3, 700]
     """
     edges = sorted({start for start, _ in spans})

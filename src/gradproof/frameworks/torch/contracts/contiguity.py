@@ -26,9 +26,9 @@ def contiguity(subject: TorchSubject, context: Context) -> Outcome:
     """Test incoming gradients with strides of zero and two, then inputs with other strides."""
     if subject.detached:
         return KEPT
-    for circumstance, question in ((INCOMING, _for_incoming), (INPUTS, _for_inputs)):
+    for circumstance, compare in ((INCOMING, _for_incoming), (INPUTS, _for_inputs)):
         try:
-            worst = question(subject, context)
+            worst = compare(subject, context)
         except DerivativeError as error:
             return broken(
                 ContractName.CONTIGUITY, f"For {circumstance} the backward raised {error}", hint=ADVICE[circumstance]

@@ -23,7 +23,7 @@ SHOWN = 4  # tensors named in a message
 class Context:
     """What a contract is given beside the subject, and the gradient that all contracts share.
 
-    `dtypes` asks about dtypes that autograd casts too. `full` says that the check covers every entry of the
+    `dtypes` includes dtypes that autograd casts. `full` says that the check covers every entry of the
     Jacobian.
     """
 
@@ -38,11 +38,11 @@ class Context:
         return self.cotangent(subject), self.gradient(subject)
 
     def once(self, name: str, compute: Callable[[], T]) -> T:
-        """Return what `compute` returns; contracts that share a name share the first answer."""
+        """Return what `compute` returns; contracts that share a name share its result."""
         if name not in self._known:
             self._known[name] = compute()
-        answer: T = self._known[name]
-        return answer
+        result: T = self._known[name]
+        return result
 
     def cotangent(self, subject: TorchSubject) -> Tensor:
         """Return the random incoming gradient; a large one is drawn again each time, to save memory."""

@@ -91,7 +91,7 @@ class InNumpy:
 
     def evaluate(self, direction: Array, t: float) -> Array:
         """Delegate to the subject."""
-        return self._asked(self._subject.evaluate, direction, t)
+        return self._called(self._subject.evaluate, direction, t)
 
     def evaluate_along(self, direction: Array, steps: Sequence[float]) -> list[Array]:
         """Delegate to the subject."""
@@ -99,29 +99,29 @@ class InNumpy:
 
     def pullback(self, cotangent: Array, at: Array | None = None) -> Array:
         """Delegate to the subject."""
-        return self._asked(self._subject.pullback, cotangent, None if at is None else torch.from_numpy(at))
+        return self._called(self._subject.pullback, cotangent, None if at is None else torch.from_numpy(at))
 
     def pushforward(self, direction: Array, at: Array | None = None) -> Array:
         """Delegate to the subject."""
-        return self._asked(self._subject.pushforward, direction, None if at is None else torch.from_numpy(at))
+        return self._called(self._subject.pushforward, direction, None if at is None else torch.from_numpy(at))
 
     def evaluate_many(self, directions: Array, t: float) -> Array:
         """Delegate to the subject."""
-        return self._asked(self._subject.evaluate_many, directions, t)
+        return self._called(self._subject.evaluate_many, directions, t)
 
     def pullback_many(self, cotangents: Array) -> Array:
         """Delegate to the subject."""
-        return self._asked(self._subject.pullback_many, cotangents)
+        return self._called(self._subject.pullback_many, cotangents)
 
     def pushforward_many(self, directions: Array) -> Array:
         """Delegate to the subject."""
-        return self._asked(self._subject.pushforward_many, directions)
+        return self._called(self._subject.pushforward_many, directions)
 
-    def _asked(self, question: Any, about: Array, *more: Any) -> Array:
+    def _called(self, method: Any, vector: Array, *more: Any) -> Array:
         """Call a method of the subject. The same array becomes the same tensor again, which the subject recognizes."""
-        if self._last[0] is not about:
-            self._last = (about, torch.from_numpy(about))
-        return question(self._last[1], *more).numpy(force=True).copy()
+        if self._last[0] is not vector:
+            self._last = (vector, torch.from_numpy(vector))
+        return method(self._last[1], *more).numpy(force=True).copy()
 
 
 class Doubles(InNumpy):
