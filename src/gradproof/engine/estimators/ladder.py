@@ -23,7 +23,7 @@ from gradproof.engine.estimators.differences import (
 from gradproof.engine.estimators.steps import BOTTOM, RATIO, first_step
 from gradproof.engine.pieces import CACHED, piece_of, slices
 from gradproof.engine.subject import Array, Subject
-from gradproof.engine.thresholds import COARSEST, GROSS, ROUNDINGS, SAMPLE, STEADY
+from gradproof.engine.thresholds import CLEARLY, COARSEST, GROSS, ROUNDINGS, SAMPLE, STEADY
 from gradproof.engine.views import OutputSubset
 
 JUMP = 1e3  # units of rounding that a jump of a value must exceed
@@ -240,7 +240,7 @@ class Ladder:
             centre, samples = self.subject.centre[where], self._cut(where)[:3]
             jumps = [sample.split(centre)[1] for sample in samples]
             finest, size = samples[0], abs(jumps[0])
-            clear = (size > least * abs(centre)) & (size > 0.5 * abs(finest.plus - finest.minus))
+            clear = (size > least(centre)) & (size > 0.5 * abs(finest.plus - finest.minus))
             return is_steady(clear, jumps, STEADY)
 
         return self._flags(jump)
@@ -251,15 +251,15 @@ class Ladder:
 
         def jump(where: slice) -> Array:
             jumps = [sample.plus - sample.minus for sample in self._cut(where)[:3]]
-            clear = abs(jumps[0]) > least * abs(self.subject.centre[where])
+            clear = abs(jumps[0]) > least(self.subject.centre[where])
             return is_steady(clear, jumps, STEADY)
 
         return self._flags(jump)
 
-    @property
-    def _least_jump(self) -> float:
-        """The smallest relative change of a value that counts as a jump: more than rounding, or a cast, explains."""
-        return max(JUMP * self.subject.numbers.precision, 4 * self.noise().rounding)
+    def _least_jump(self, values: Array) -> Array:
+        """Return the smallest changes of values that count as jumps: more than rounding, or a cast, explains."""
+        relative = max(JUMP * self.subject.numbers.precision, 4 * self.noise().rounding)
+        return relative * abs(values) + CLEARLY * self.subject.numbers.tiny
 
     def plateaus(self) -> Array:
         """Flag the outputs that are constant on the two finest samples and change on the coarsest."""
@@ -276,7 +276,8 @@ class Ladder:
 
     def constant(self) -> Array:
         """Flag the outputs that change by no more than rounding on the coarsest sample on which they are finite."""
-        return self.farthest()[0] <= ROUNDINGS * self.subject.numbers.precision * abs(self.subject.centre)
+        numbers = self.subject.numbers
+        return self.farthest()[0] <= ROUNDINGS * numbers.precision * abs(self.subject.centre) + CLEARLY * numbers.tiny
 
     def _flags(self, flag: Callable[[slice], Array]) -> Array:
         """Return a flag for every output, found piece by piece."""

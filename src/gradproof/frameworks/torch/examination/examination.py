@@ -9,6 +9,7 @@ from typing import Any
 
 from gradproof._options import Options
 from gradproof.engine.adjoint import adjoint_disagreement
+from gradproof.engine.cancellation import without_cancelled_rounding
 from gradproof.engine.diagnosis import diagnosed
 from gradproof.engine.estimators.steps import first_step
 from gradproof.engine.extras import extra
@@ -216,6 +217,7 @@ class Examination:
         self.derivatives[label] = None
         options, seed = self.options, self.seed
         ask = partial(judge_fully, progress=self.progress) if options.coverage == "full" else judge
+        ask = without_cancelled_rounding(ask)
         ask = natively = _explaining(ask) if options.explain else ask
         wide = widened(subject) if subject.numbers.precision > DOUBLE and options.step is None else None
         judged = shown = in_mode(for_the_engine(subject), mode)

@@ -1,0 +1,194 @@
+"""Rounding that is larger than the values and claims that it is found in, since larger numbers cancel in them.
+
+A derivative that is zero by identity, such as the second one of x / x, comes as a difference of equal terms. Its values
+and its entries are the rounding of those terms, which their own sizes do not show. Differences of a high order show it
+(Moré and Wild, "Estimating computational noise", 2011).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+from gradproof.engine.contraction import CLAIM_ACCURACY
+from gradproof.engine.estimators.noise import CUBIC, QUARTIC, difference
+from gradproof.engine.explanations.conditioning import perturbations, product, random_operand
+from gradproof.engine.options import Probing
+from gradproof.engine.results import Reason, Resolution, Verdict
+from gradproof.engine.subject import Array, DerivativeError, Frame, Subject
+from gradproof.engine.thresholds import ALIKE, CLEARLY, GROSS, ROUNDINGS, TINY
+from gradproof.engine.verdict import Judgement
+from gradproof.engine.views import View
+
+DIRECTIONS = 3  # along which rounding is measured: one may move the point by powers of two, which rounds nothing
+FIVE = (1.0, 2.0, 3.0, 4.0, 5.0)  # to one side of the point
+ROUGH = frozenset(
+    {Reason.CANCELLATION, Reason.CONDITIONING, Reason.JUMP, Reason.NOISE, Reason.QUANTISED, Reason.STEP_SIZE}
+)
+CANCELLED = (
+    "Values or gradients are what rounding leaves of larger numbers that cancel. That rounding is up to {values:.1g} "
+    "in values and {claims:.1g} in gradient entries, measured beside the point: the bars contain it."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leftover:
+    """What rounding leaves of larger numbers that cancel.
+
+    `values` and `claims` have for every value and every entry of a claim the size up to which it may be rounding
+    alone, zero where it has digits. `value` is the largest rounding of a value, `slope` the size of a derivative whose
+    rounding makes as much, and `length` that of the direction of a forward-mode claim.
+    """
+
+    values: Array
+    claims: Array
+    value: float
+    slope: float
+    length: float
+
+
+class Settled(View):
+    """A subject whose values and claims are zero where they are no more than rounding leaves of larger numbers."""
+
+    def __init__(self, whole: Subject, leftover: Leftover) -> None:
+        super().__init__(whole)
+        self._values, self._claims, self._length = leftover.values, leftover.claims, leftover.length
+        self.centre = self._settled(whole.centre)
+        self.numbers = replace(whole.numbers, tiny=max(whole.numbers.tiny, leftover.value))
+
+    def _settled(self, values: Array) -> Array:
+        return self.whole.arrays.where(abs(values) <= self._values, 0.0, values)
+
+    def evaluate(self, direction: Array, t: float) -> Array:
+        """Return the values without what is rounding alone."""
+        return self._settled(self.whole.evaluate(direction, t))
+
+    def evaluate_along(self, direction: Array, steps: Sequence[float]) -> list[Array]:
+        """Return the same at several steps."""
+        return [self._settled(values) for values in self.whole.evaluate_along(direction, steps)]
+
+    def evaluate_many(self, directions: Array, t: float) -> Array:
+        """Return the same along several directions."""
+        return self._settled(self.whole.evaluate_many(directions, t))
+
+    def pullback(self, cotangent: Array, at: Array | None = None) -> Array:
+        """Return the claimed gradient without what is rounding alone."""
+        return self._claimed(self.whole.pullback(cotangent, at), 1.0)
+
+    def pullback_many(self, cotangents: Array) -> Array:
+        """Return the same for several incoming gradients."""
+        return self._claimed(self.whole.pullback_many(cotangents), 1.0)
+
+    def pushforward(self, direction: Array, at: Array | None = None) -> Array:
+        """Return the claimed slopes without what is rounding alone."""
+        return self._claimed(self.whole.pushforward(direction, at), abs(direction).max() / self._length)
+
+    def pushforward_many(self, directions: Array) -> Array:
+        """Return the same along several directions."""
+        lengths = self.whole.arrays.amax(abs(directions), 1)[:, None] / self._length
+        return self._claimed(self.whole.pushforward_many(directions), lengths)
+
+    def _claimed(self, claims: Array, length: Array) -> Array:
+        return self.whole.arrays.where(abs(claims) <= self._claims * length, 0.0, claims)
+
+
+def without_cancelled_rounding(judged: Callable[..., Judgement]) -> Callable[..., Judgement]:
+    """Return a judge that, unless its verdict is pass, asks again with the measured rounding of what cancels."""
+
+    def again(subject: Subject, *, probes: int, seed: int, options: Probing) -> Judgement:
+        found = judged(subject, probes=probes, seed=seed, options=options)
+        rough = found.findings or (found.obstacle is not None and found.obstacle.reason in ROUGH)
+        try:
+            leftover = _leftover(subject, found, seed) if rough and options.step is None else None
+        except DerivativeError:
+            leftover = None
+        if leftover is None:
+            return found
+        second = judged(cast(Subject, Settled(subject, leftover)), probes=probes, seed=seed, options=options)
+        return _noted(second, leftover) if second.verdict is Verdict.PASS else found
+
+    return again
+
+
+def _noted(judgement: Judgement, leftover: Leftover) -> Judgement:
+    """Return a judgement with a note, and its resolution relative to the numbers that cancel where they are larger."""
+    absolute, relative = judgement.resolution.absolute, judgement.resolution.relative
+    if leftover.slope:
+        relative = min(relative, absolute / leftover.slope)
+    resolution = Resolution(absolute=absolute, relative=relative)
+    note = CANCELLED.format(values=leftover.value, claims=float(leftover.claims.max()))
+    return replace(judgement, resolution=resolution, notes=(*judgement.notes, note))
+
+
+def _leftover(subject: Subject, found: Judgement, seed: int) -> Leftover | None:
+    """Measure the rounding of what cancels; None if nothing does, or if it would hide other outputs."""
+    xp, root = subject.arrays, subject.numbers.precision**0.5
+    if not subject.inputs.size or not subject.outputs.size:
+        return None
+    steps = perturbations(subject, seed, root / subject.numbers.precision)[:DIRECTIONS]
+    rounding, sizes = _rounding(xp, lambda at: subject.evaluate(at, 1.0), steps), abs(subject.centre)
+    value, alone = _amplified(subject, subject.outputs, rounding, sizes, float(abs(subject.point).max()))
+    if _hides(subject, value, alone):
+        return None
+    length = max(float(abs(step).max()) for step in steps) / root or 1.0
+    slope = value / (subject.numbers.precision * length)
+    operand = random_operand(subject, seed)
+    here = abs(product(subject, operand))
+    errors = [abs(entry.claimed - entry.numerical) for entry in found.entries]
+    if not value and errors and max(errors) > GROSS * CLAIM_ACCURACY * float(here.max()):
+        return None
+    claims = _rounding(xp, lambda at: product(subject, operand, at), steps)
+    # an entry of a gradient counts by the change that it predicts, since inputs may have very different units
+    units, frame = (1.0, subject.outputs) if subject.mode == "forward" else (abs(steps[0]) / root, subject.inputs)
+    claimed = here * units
+    reference = max(float(claimed.max()), slope * length)
+    claim, none = _amplified(subject, frame, claims * units, claimed, reference)
+    if not value and not claim:
+        return None
+    # other incoming gradients, or directions, may cancel larger numbers than the one that was asked about
+    none = xp.where(none > 0, GROSS * none / (units + TINY), 0.0)
+    return Leftover(values=CLEARLY * alone, claims=none, value=CLEARLY * value, slope=slope, length=length)
+
+
+def _hides(subject: Subject, value: float, alone: Array) -> bool:
+    """Return True if the rounding of one tensor's values is no rounding beside the values of another."""
+    digits = subject.arrays.where(alone > 0, 0.0, abs(subject.centre))
+    sizes = [float(digits[start:stop].max()) for start, stop in subject.outputs.spans if start < stop]
+    return any(value > CLAIM_ACCURACY * size for size in sizes if size)
+
+
+def _rounding(xp: Array, function: Callable[[Array], Array], steps: Sequence[Array]) -> Array:
+    """Return the largest rounding of every entry that five equispaced points show, along several steps.
+
+    The steps are the root of the precision: long enough for the rounding of larger numbers to change, and so short that
+    the cubic and the quartic differences of the function itself are far below its rounding. The point itself is left
+    out: a jump or a kink there is no rounding.
+    """
+    seen = []
+    for step in steps:
+        places = [function(t * step) for t in FIVE]
+        seen += [abs(difference(places, weights)) / math.hypot(*weights) for weights in (CUBIC, QUARTIC)]
+    most = xp.amax(xp.stack(seen), 0)
+    return xp.where(xp.isfinite(most), most, 0.0)
+
+
+def _amplified(subject: Subject, frame: Frame, rounding: Array, sizes: Array, reference: float) -> tuple[float, Array]:
+    """Return the largest rounding beyond that of a number's own size, and for every number how much is rounding alone.
+
+    That is zero where a number has digits. Numbers of one tensor that have none share the largest rounding, since that
+    of one may be small by accident. Noise in the first ten digits of the reference and of the tensor is no rounding.
+    """
+    xp, unit = subject.arrays, subject.numbers.precision
+    digits = (rounding > 0) & (rounding <= ALIKE * sizes)
+    amplified = xp.where(rounding > ROUNDINGS * unit * sizes, rounding, 0.0)
+    alone = 0 * rounding
+    for start, stop in frame.spans:
+        own = slice(start, stop)
+        if start < stop and float(amplified[own].max()) > CLAIM_ACCURACY * max(reference, float(sizes[own].max())):
+            amplified[own] = 0.0
+        elif start < stop:
+            cancelled = xp.where(digits[own], 0.0, amplified[own])
+            alone[own] = xp.where(digits[own], 0.0, float(cancelled.max()))
+    return float(amplified.max()), alone
