@@ -62,7 +62,7 @@ class Entries:
         )
 
     def _row(self, off: Discrepancy | None, entry: Entry) -> int:
-        """Return the row of the entry's output, or the worst row where the entry is of no single output."""
+        """Return the row of the entry's output, or the worst row if the entry belongs to no single output."""
         outputs, first = self.block.subject.outputs, self.block.rows.start
         rows = [*(off.rows.tolist() if off else ()), *range(min(int(self.block.noise.shape[0]), SAMPLE))]
         worst = self.block.worst(off)[0] if off else 0

@@ -1,6 +1,6 @@
 """Copies of tensors inside larger allocations, whose other entries hold a known value.
 
-Whoever reads those entries gets that value, and whoever writes to them is found out.
+A function that reads those entries gets that value, and one that writes to them changes it.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def _guarded(node: Any, written: list[str]) -> tuple[Any, Any]:
 def _fresh_call(subject: TorchSubject) -> tuple[list[Tensor], list[Tensor], tuple[str, ...]] | None:
     """Return leaves and results of a new call, and a note if the call overwrites what its Functions saved.
 
-    Autograd does not notice that. Whether it makes the gradient wrong, the probes find out.
+    Autograd does not notice that. The probes find out whether it makes the gradient wrong.
     """
     copies: dict[tuple[Any, ...], Tensor] = {}
 

@@ -58,7 +58,7 @@ class SideStream(Circumstances):
 
 
 def streams(subject: TorchSubject, context: Context) -> Outcome:
-    """Run the forward and the backward on a side stream, and compare the results; nothing is said of a CPU."""
+    """Run the forward and the backward on a side stream, and compare the results. A CPU has no streams to test."""
     device = next((point.device for point in subject.points if point.is_cuda), None)
     if device is None:
         return KEPT

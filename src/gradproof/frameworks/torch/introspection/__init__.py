@@ -1,1 +1,1 @@
-"""What can be learnt about a function from outside: its closure, its autograd graph, and the parts that it calls."""
+"""Inspect a function from outside: its closure, its autograd graph, and the parts that it calls."""
