@@ -117,7 +117,8 @@ def test_a_wrong_gradient_is_found_by_what_the_loss_does(dtype, factor):
     wrong = check_step(torch.optim.Adam([x], lr=0.01), lambda: square(x).sum(), [x])
 
     assert right.passed
-    assert kinds(wrong) == ["prediction"]
+    assert kinds(wrong)[0] == "prediction"
+    assert ("loss" in kinds(wrong)) == (factor < 0)  # a step along a gradient that is turned around goes uphill
     assert "predicts a slope" in str(wrong)
 
 
@@ -224,25 +225,51 @@ def test_a_step_that_does_not_show_in_the_loss_proves_nothing():
     assert "does not show" in report.message
 
 
-def test_a_parameter_that_stays_behind_is_told():
+def test_a_parameter_that_stays_behind_is_named():
     linear = nn.Linear(3, 2)
 
     report = check_step(
         torch.optim.SGD([linear.weight], lr=0.1), lambda: linear(torch.ones(5, 3)).square().mean(), linear
     )
 
-    assert report.passed
+    assert kinds(report) == ["left-out"]
+    assert report.message == "bias has a gradient and did not move."
+
+
+def test_a_parameter_whose_rate_is_zero_stays_behind_by_its_rule():
+    linear = nn.Linear(3, 2)
+    groups = [{"params": [linear.weight], "lr": 0.1}, {"params": [linear.bias], "lr": 0.0}]
+
+    report = check_step(torch.optim.SGD(groups), lambda: linear(torch.ones(5, 3)).square().mean(), linear)
+
+    assert report.passed, report
     assert "bias has a gradient and did not move." in report.notes
 
 
-def test_a_step_uphill_is_told():
+def test_momentum_that_carries_a_right_step_uphill_leaves_the_check_undecided():
     x = torch.ones(3, requires_grad=True)
+    sgd = torch.optim.SGD([x], lr=0.1, momentum=0.9)
+    for _ in range(3):
+        sgd.zero_grad()
+        (-x.square().sum()).backward()
+        sgd.step()
 
-    report = check_step(torch.optim.SGD([x], lr=0.01, maximize=True), lambda: x.square().sum(), [x])
+    report = check_step(sgd, lambda: x.square().sum(), [x])
 
-    assert report.passed
-    assert any("uphill" in note for note in report.notes)
-    assert "uphill" in str(report)
+    assert (report.verdict, report.reason) == (Verdict.INCONCLUSIVE, Reason.STEP_SIZE)
+    assert "carries over from earlier steps" in report.message
+
+
+def test_a_step_uphill_fails_unless_it_is_expected():
+    x = torch.ones(3, requires_grad=True)
+    ascent = torch.optim.SGD([x], lr=0.01, maximize=True)
+
+    report = check_step(ascent, lambda: x.square().sum(), [x])
+
+    assert kinds(report) == ["loss"]
+    assert "goes the wrong way" in report.message
+    assert check_step(ascent, lambda: x.square().sum(), [x], expect="increase").passed
+    assert check_step(ascent, lambda: x.square().sum(), [x], expect="any").passed
 
 
 def test_any_function_may_be_the_step():
@@ -258,6 +285,8 @@ def test_any_function_may_be_the_step():
         (lambda x: check_step(lambda: None, lambda: x.sum(), 3), "holds no parameters"),
         (lambda x: check_step(lambda: None, lambda: x, [x]), "no real number"),
         (lambda x: check_step(lambda: None, lambda: 3.0, [x]), "no real number"),
+        (lambda x: check_step(lambda: None, x.sum, [x], expect="fall"), "expect='fall' is none of 'decrease'"),
+        (lambda x: check_step(lambda: None, x.sum, [x], rule=3), "rule is a int, which cannot be called"),
         (
             lambda x: check_step(lambda: None, x.sum, [x], patterns={"y": Pattern.random((3, 3), 1.0)}),
             "no parameter 'y'",

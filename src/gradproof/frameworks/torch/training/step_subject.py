@@ -1,7 +1,7 @@
-"""The loss along a training step, as a subject of the engine with one input and one output.
+"""The loss along a step of the parameters, as a subject of the engine with one input and one output.
 
 The input is the fraction t of the step Δ that is taken, the output is the loss φ(t) = L(θ + tΔ), the point is t = 0.
-The gradient g that a backward pass gave claims the slope φ'(0) = ⟨g, Δ⟩.
+The gradient g that a backward pass gave claims the slope φ'(0) = ⟨g, Δ⟩. Δ is the step that was taken, or a random one.
 """
 
 from __future__ import annotations
@@ -77,9 +77,17 @@ class TakenStep:
         return self.space.coordinates(self.after.tensors) - self.start
 
     @property
-    def contributions(self) -> Tensor:
-        """The contribution of each coordinate to the claimed slope ⟨g, Δ⟩."""
-        return self.gradient * self.delta
+    def predicted(self) -> float:
+        """The change in the loss that the gradient predicts to first order, ⟨g, Δ⟩."""
+        return float(self.gradient @ self.delta)
+
+    def random(self, seed: int, number: int | None = None) -> Tensor:
+        """Draw another step, as long as the parameters are large: of all of them, or of one."""
+        drawn, start = self.space.random(seed), self.start
+        for place, part in enumerate(self.space.parts):
+            where = slice(part.start, part.stop)
+            drawn[where] *= scale_of(start[where]) if number in (None, place) else 0.0
+        return drawn
 
     @property
     def unmoved(self) -> list[str]:
@@ -98,16 +106,25 @@ class LossAlongStep:
     mode = "reverse"
     arrays = torch
 
-    def __init__(self, step: TakenStep, loss: RepeatableLoss, value: float, dtype: torch.dtype) -> None:
-        """Take the loss before the step (`value`) and its dtype."""
+    def __init__(
+        self,
+        step: TakenStep,
+        loss: RepeatableLoss,
+        value: float,
+        dtype: torch.dtype,
+        tally: Tally,
+        delta: Tensor | None = None,
+    ) -> None:
+        """Take the loss before the step (`value`), its dtype, and a step to look along: by default the one taken."""
         self.inputs, self.outputs = ScalarFrame("step"), ScalarFrame("loss")
         self.point = torch.zeros(1, dtype=torch.float64)
         self.centre = torch.tensor([value], dtype=torch.float64)
         self.scale = Scale(finite=math.isfinite(value), value=abs(value))
-        self.tally, self.trouble = Tally(), ""
+        self.tally, self.trouble = tally, ""
         self._step, self._loss = step, loss
-        self._start, self._delta = step.start, step.delta
-        self._claim = float(step.contributions.sum())
+        self._start, self._delta, self._is_taken = step.start, step.delta if delta is None else delta, delta is None
+        self._contributions = step.gradient * self._delta
+        self._claim = float(self._contributions.sum())
         self._steps = step.space.tensors(self._delta)
         self._unit = self._unit_of_t()
         info = torch.finfo(dtype)
@@ -120,13 +137,12 @@ class LossAlongStep:
     @property
     def claim_size(self) -> float:
         """The sum of the absolute slopes that the gradients of single parameters claim: in ⟨g, Δ⟩ they may cancel."""
-        contributions = self._step.contributions
-        return sum(abs(float(contributions[part.start : part.stop].sum())) for part in self._step.space.parts)
+        return sum(abs(float(self._contributions[part.start : part.stop].sum())) for part in self._step.space.parts)
 
     @property
     def claim_rounding(self) -> float:
         """The error in the claim that rounding in the gradient entries may cause."""
-        return BACKWARD_ROUNDING * self.numbers.precision * float(self._step.contributions.abs().sum())
+        return BACKWARD_ROUNDING * self.numbers.precision * float(self._contributions.abs().sum())
 
     def direction(self, seed: int, step: Step) -> Tensor:
         """Draw a change of t: its sign and a factor in [½, 1] are random."""
@@ -200,7 +216,7 @@ class LossAlongStep:
         return float(gradient @ self._delta)
 
     def _moved(self, t: float) -> Sequence[Tensor]:
-        if t == 1:
+        if t == 1 and self._is_taken:
             return self._step.after.tensors
         return self._step.space.displaced(self._step.before.tensors, self._steps, t, None)
 

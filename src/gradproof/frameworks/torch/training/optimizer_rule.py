@@ -1,0 +1,169 @@
+"""Is a step the optimizer's rule, applied to the gradient of the loss?
+
+The rules are those of torch's optimizers, applied to private copies of the parameters in their own precision and in
+double precision. What the two differ by is the rounding that a right step may have.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+from torch.optim import Optimizer
+
+from gradproof.engine.results import Entry, Finding
+from gradproof.engine.thresholds import ENOUGH, MANY, ROUNDINGS, SLIGHT, UNRESOLVED
+from gradproof.frameworks.torch.training.observed_steps import OptimizerStep, Update
+
+Rule = Callable[[list[Tensor]], Optimizer]
+SHOWN = 5  # entries of a finding
+PLAIN = {"foreach": False, "fused": False, "differentiable": False, "capturable": False}  # one tensor after the other
+OF_RULES = "Compare the optimizer's step with the rule that it is derived from: signs, bias corrections, weight decay."
+
+
+def rule_findings(step: OptimizerStep, names: Sequence[str]) -> Iterator[Finding]:
+    """Report parameters that an optimizer moved otherwise than its rule does; raise where the rule cannot be applied.
+
+    The rule is known by the class of torch's that the optimizer is, or is derived from.
+    """
+    kind, updates = step.rule, [update for update in step.updates if update.gradient is not None]
+    if kind is None or not updates:
+        return
+    native, wide = (_applied(kind, updates, widened=widened) for widened in (False, True))
+    for update, near, exact in zip(updates, native, wide, strict=True):
+        what = f"{type(step.optimizer).__name__} moved {{}} otherwise than the rule of torch.optim.{kind.__name__} does"
+        yield from _difference(names[update.number], what, update.before, update.after, near, exact)
+
+
+def reference_findings(
+    rule: Rule, names: Sequence[str], before: Sequence[Tensor], after: Sequence[Tensor], gradients: Sequence[Tensor]
+) -> Iterator[Finding]:
+    """Report parameters that moved otherwise than a given rule moves them, from the same values and gradients."""
+    both = []
+    for widened in (False, True):
+        copies = [_copy(value, gradient, widened=widened) for value, gradient in zip(before, gradients, strict=True)]
+        with torch.enable_grad():
+            rule(list(copies)).step()
+        both.append([each.detach() for each in copies])
+    for name, old, new, near, exact in zip(names, before, after, *both, strict=True):
+        yield from _difference(name, "The step moved {} otherwise than the rule that was given", old, new, near, exact)
+
+
+def gradient_findings(
+    step: OptimizerStep, names: Sequence[str], gradients: Sequence[Tensor | None]
+) -> Iterator[Finding]:
+    """Report parameters that were stepped with another gradient than that of the loss.
+
+    A gradient may be clipped, masked or unscaled before a step, which keeps signs and lets nothing grow. A gradient
+    may also have terms added to it, such as weight decay, and then points into about the same direction.
+    """
+    for update in step.updates:
+        own = gradients[update.number]
+        if update.gradient is None or own is None or not bool(own.any()) or not bool(update.gradient.any()):
+            continue
+        used, right = _real(update.gradient).double(), _real(own).double()
+        slack = ROUNDINGS * torch.finfo(update.gradient.dtype).eps
+        if bool(((used * right >= 0) & (abs(used) <= abs(right) * (1 + slack))).all()):
+            continue
+        factor, alike = float(used @ right / (right @ right)), cosine(used, right)
+        if alike > UNRESOLVED and not (alike > 1 - SLIGHT**2 and factor > 1 + SLIGHT):
+            continue
+        same = f"{factor:.4g} times it" if abs(alike) > 1 - SLIGHT**2 else f"at a cosine of {alike:.2f} to it"
+        yield Finding(
+            kind="gradient-used",
+            message=f"{names[update.number]} was stepped with another gradient than that of the loss: {same}.",
+            argument=names[update.number],
+            hint="Look for a gradient of an earlier batch, one that was accumulated or scaled twice, or a wrong sign.",
+        )
+
+
+def cosine(one: Tensor, other: Tensor) -> float:
+    """Return the cosine of the angle between two vectors; zero where one of them is zero."""
+    length = float(one.norm() * other.norm())
+    return float(one @ other) / length if length else 0.0
+
+
+def uphill(before: Tensor, after: Tensor, gradient: Tensor) -> float:
+    """Return how clearly a parameter moved along its gradient: 1 where all entries did, 0 where it went downhill.
+
+    Few entries may point the same way by chance.
+    """
+    move, slope = (_real(after) - _real(before)).double(), _real(gradient).double()
+    alike = cosine(move, slope)
+    if alike <= 0:
+        return 0.0
+    felt = (move != 0) & (slope != 0)
+    signs = float((move * slope > 0)[felt].double().mean())
+    all_along = int(felt.sum()) >= MANY and (alike > 1 - SLIGHT**2 or signs > 1 - SLIGHT)
+    return 1.0 if all_along else min(alike, 1 - SLIGHT)
+
+
+def _applied(kind: type[Optimizer], updates: Sequence[Update], *, widened: bool) -> list[Tensor]:
+    """Return the values that a rule gives to private copies of some parameters."""
+    copies, groups, states = [], [], []
+    for update in updates:
+        assert update.gradient is not None
+        parameter = _copy(update.before, update.gradient, widened=widened)
+        copies.append(parameter)
+        groups.append({**update.group, **{name: off for name, off in PLAIN.items() if name in update.group}})
+        states.append({name: _state(value, update.before, parameter) for name, value in update.state.items()})
+    make: Any = kind
+    optimizer = make([{**group, "params": [parameter]} for group, parameter in zip(groups, copies, strict=True)])
+    for parameter, state in zip(copies, states, strict=True):
+        if state:
+            optimizer.state[parameter] = state
+    optimizer.step()
+    return [parameter.detach() for parameter in copies]
+
+
+def _copy(value: Tensor, gradient: Tensor, *, widened: bool) -> Parameter:
+    dtype = (torch.complex128 if value.is_complex() else torch.float64) if widened else value.dtype
+    parameter = Parameter(value.detach().to(dtype, copy=True))
+    parameter.grad = gradient.to(dtype, copy=True)
+    return parameter
+
+
+def _state(value: Any, before: Tensor, parameter: Parameter) -> Any:
+    if not isinstance(value, Tensor):
+        return value
+    return value.to(parameter.dtype, copy=True) if value.dtype == before.dtype and value.dim() else value.clone()
+
+
+def _difference(name: str, what: str, before: Tensor, after: Tensor, near: Tensor, exact: Tensor) -> Iterator[Finding]:
+    """Report the entries that differ from a rule by more than rounding."""
+    unit = torch.finfo(before.dtype).eps
+    expected, moved = _real(exact) - _real(before).double(), _real(after).double() - _real(before).double()
+    largest = torch.maximum(_real(before).abs(), _real(after).abs()).double()
+    rounding = unit * (largest + ROUNDINGS * float(abs(expected).max())) + abs(_real(near).double() - _real(exact))
+    off = abs(moved - expected)
+    wrong = ~(off <= ROUNDINGS * rounding)
+    if not bool(wrong.any()):
+        return
+    count, worst = int(wrong.sum()), torch.where(wrong, off - ROUNDINGS * rounding, -math.inf).argsort(descending=True)
+    factor, alike = float(moved @ expected) / (float(expected @ expected) or math.inf), cosine(moved, expected)
+    times = f": by {factor:.4g} times as much" if abs(alike) > 1 - ENOUGH and expected.numel() > 1 else ""
+    shape = (*before.shape, 2) if before.is_complex() else before.shape
+    yield Finding(
+        kind="rule",
+        message=f"{what.format(name)}{times}, in {count} {'entry' if count == 1 else 'entries'}.",
+        argument=name,
+        entries=tuple(
+            Entry(
+                index=tuple(int(each) for each in torch.unravel_index(place, shape))[: before.dim()],
+                claimed=float(moved[place]),
+                numerical=float(expected[place]),
+                bar=float(ROUNDINGS * rounding[place]),
+            )
+            for place in worst[: min(count, SHOWN)]
+        ),
+        hint=OF_RULES,
+    )
+
+
+def _real(values: Tensor) -> Tensor:
+    """Return the values as one real vector."""
+    return (torch.view_as_real(values.resolve_conj()) if values.is_complex() else values).detach().reshape(-1)
