@@ -29,7 +29,7 @@ class MisfitError(Exception):
         self.path: list[str] = []
 
 
-def read(kind: type[Any], value: Any, where: str) -> Any:
+def read(kind: Any, value: Any, where: str) -> Any:
     """Return the instance of a dataclass that a JSON value describes. Unknown fields are ignored.
 
     >>> from gradproof.engine.results import Resolution

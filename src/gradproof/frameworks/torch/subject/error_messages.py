@@ -33,12 +33,12 @@ def derivative_error(error: Exception, *, absent: bool = False) -> DerivativeErr
     return DerivativeError(f"{type(error).__name__}: {cause_of(error)}{error}", absent=absent)
 
 
-def cause_of(error: Exception) -> str:
+def cause_of(error: BaseException) -> str:
     """Return an explanation of an error of autograd whose message does not give its cause; empty for others."""
     return next((meaning for words, meaning in MEANINGS.items() if words in str(error)), "")
 
 
-def describe(error: Exception) -> str:
+def describe(error: BaseException) -> str:
     """Describe an error in one line: the first sentence of a long message, such as torch's list of its backends.
 
     >>> describe(ValueError("This does not work. " + 50 * "Whatever. "))
