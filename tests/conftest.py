@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 for folder in (Path(__file__).parents[1], Path(__file__).parent):
@@ -10,3 +11,9 @@ for folder in (Path(__file__).parents[1], Path(__file__).parent):
 
 settings.register_profile("steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("steady")
+
+
+@pytest.fixture(autouse=True)
+def _wide_terminal(monkeypatch):
+    """Sentences of a report stay on one line, so that tests find them whole."""
+    monkeypatch.setenv("COLUMNS", "1000")

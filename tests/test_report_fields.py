@@ -111,7 +111,7 @@ def test_the_subject_is_told_in_the_users_words():
     subject = check(torch.sin, point(2, 3), seed=0).subject
 
     assert subject.name == "sin"
-    assert subject.arguments == ("inputs[0]: float64[2, 3]",)
+    assert subject.arguments == ("input: float64[2, 3]",)
     assert subject.outputs == ("output: float64[2, 3]",)
     assert (subject.coordinates, subject.output_coordinates) == (6, 6)
 
@@ -150,7 +150,7 @@ def test_json_holds_the_wrong_entries():
 
     (finding,) = json.loads(report.to_json())["findings"]
 
-    assert finding["argument"] == "inputs[0]"
+    assert finding["argument"] == "x"
     (entry,) = finding["entries"]
     assert entry["index"] == [0]
     assert entry["claimed"] == report.findings[0].entries[0].claimed

@@ -13,6 +13,7 @@ from gradproof._examine import publish, session
 from gradproof._report import Report
 from gradproof.engine.results import Checked
 from gradproof.errors import InputError
+from gradproof.frameworks.torch.introspection.source import source_of
 from gradproof.frameworks.torch.subject.memory import exhaustion_told
 from gradproof.frameworks.torch.training.optimizer_rule import Rule
 from gradproof.frameworks.torch.training.parameters import named_parameters
@@ -81,12 +82,15 @@ def check_step(
     check = StepCheck(step, RepeatableLoss(loss, buffers), named, seed=seed, rule=rule, expect=expect)
     with exhaustion_told():
         judgement = check.judgement(masks)
+    file, line = source_of(loss)
     checked = Checked(
         name=_name_of(step),
         arguments=check.space.labels,
         outputs=(f"loss: {str(check.dtype).removeprefix('torch.')}[]",),
         coordinates=check.space.entries,
         output_coordinates=1,
+        file=file,
+        line=line,
     )
     return publish(judgement, checked, tally=check.tally, seconds=time.perf_counter() - began, seed=seed)
 

@@ -67,6 +67,7 @@ def compare(
     from gradproof.frameworks.torch.comparison.pair import Pair
     from gradproof.frameworks.torch.examination.contract_runner import with_contracts
     from gradproof.frameworks.torch.subject.memory import exhaustion_told
+    from gradproof.frameworks.torch.introspection.source import source_of
     from gradproof.frameworks.torch.subject.torch_subject import TorchSubject, differentiating
 
     began = time.perf_counter()
@@ -77,6 +78,7 @@ def compare(
         if contracts and pair.varied:
             with TorchSubject.of(func, inputs, wrt) as subject:
                 judgement = with_contracts(judgement, subject, "reverse", options, seed)
+    file, line = source_of(func)
     checked = Checked(
         name=pair.kernel.call.name,
         reference=pair.reference.call.name,
@@ -85,6 +87,8 @@ def compare(
         coordinates=sum(tensor.numel() for tensor in pair.varied.values()),
         output_coordinates=sum(tensor.numel() for tensor in pair.results.values()),
         coverage="full",
+        file=file,
+        line=line,
     )
     return publish(judgement, checked, tally=pair.tally, seconds=time.perf_counter() - began, seed=seed)
 

@@ -49,6 +49,7 @@ def examine(
     from gradproof.frameworks.torch.charts import Semantics
     from gradproof.frameworks.torch.examination.examination import Examination
     from gradproof.frameworks.torch.subject.memory import exhaustion_told
+    from gradproof.frameworks.torch.introspection.source import source_of
     from gradproof.frameworks.torch.subject.torch_subject import TorchSubject, differentiating
 
     began = time.perf_counter()
@@ -62,6 +63,7 @@ def examine(
     ):
         examination = Examination(subject, options, seed, incoming=incoming, progress=bar)
         judgement = examination.judgement()
+    file, line = source_of(func)
     checked = Checked(
         name=subject.name,
         arguments=subject.inputs.labels,
@@ -70,6 +72,8 @@ def examine(
         output_coordinates=subject.outputs.entries,
         derivatives=tuple(examination.derivatives),
         coverage=options.coverage,
+        file=file,
+        line=line,
     )
     return publish(judgement, checked, tally=subject.tally, seconds=time.perf_counter() - began, seed=seed)
 

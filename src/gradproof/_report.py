@@ -17,6 +17,11 @@ class Report(results.Report):
 
     __slots__ = ()
 
+    def __repr__(self) -> str:
+        from gradproof.report.words import label
+
+        return f"<Report {label(self)}>"
+
     def __str__(self) -> str:
         from gradproof.report.terminal import plain
 

@@ -131,7 +131,7 @@ def test_help_does_not_wait_for_torch():
         (["check", "torch:sin", "randn(3,4)"], 0, "PASS  sin: 12 inputs, 12 outputs", ""),
         (["check", "mine:Half.apply", "randn(3)"], 1, "is wrong in 3 entries", ""),
         (["check", "mine:Half.apply", "randn("], 2, "", "is no expression"),
-        (["check", "torch:relu", "zeros(1)"], 3, "kink: The slope of output[0] is 0 before inputs[0][0]", ""),
+        (["check", "torch:relu", "zeros(1)"], 3, "kink: The slope of output[0] is 0 before input[0]", ""),
     ],
 )
 def test_the_exit_code_tells_the_verdict(gradproof, arguments, code, out, err):
@@ -272,7 +272,7 @@ def test_many_reports_are_shown_in_a_line_each(gradproof, files):
 
     assert len(result.output.splitlines()) == 6
     assert result.output.splitlines()[1].startswith(
-        "INCONCLUSIVE  relu: kink: The slope of output[0] is 0 before inputs[0][0]"
+        "INCONCLUSIVE  relu: kink: The slope of output[0] is 0 before input[0]"
     )
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from gradproof import Reason, Verdict, check
+from gradproof.report.terminal import INDENT
 from support.functions import Spoiled
 from support.points import point
 
@@ -72,7 +73,7 @@ def test_one_is_singular():
 def test_every_report_says_what_was_checked_and_how_to_replay_it(verdict):
     text = str(REPORTS[verdict]())
 
-    assert field(text, "checked").startswith("inputs[0]: float64[")
+    assert re.match(r"(input|x): float64\[", field(text, "checked"))
     assert field(text, "replay") == "seed=3"
     assert re.match(r"\d+ evaluations, \d+ pullbacks?, [\d.]+ m?s \([\d.]+ m?s in your code\)$", field(text, "cost"))
 
@@ -101,7 +102,7 @@ def test_a_pass_shows_its_notes():
 
 def test_a_fail_with_more_than_ten_wrong_entries_shows_ten():
     text = str(a_fail())
-    rows = [line for line in text.splitlines() if re.match(r"\s+inputs\[0\]\[\d+\] ", line)]
+    rows = [line for line in text.splitlines() if re.match(r"\s+x\[\d+\] ", line)]
 
     assert len(rows) == 10
     assert "wrong in at least 10 entries" in field(text, "found")
@@ -111,7 +112,7 @@ def test_a_further_finding_shows_two_entries_and_says_how_many_more_there_are():
     report = check(lambda x, y: doubled_in(x, 3) * doubled_in(y, 3), (point(3), point(3)), seed=3)
 
     first, second = (
-        re.findall(r"^ {14}(?:inputs|and).*", part, re.MULTILINE) for part in str(report).split("found")[1:]
+        re.findall(r"^ {4}(?:[xy]\[|and).*", part, re.MULTILINE) for part in str(report).split("found")[1:]
     )
     assert len(first) == 3
     assert "and 1 more" not in first
@@ -123,10 +124,10 @@ def test_a_fail_shows_claimed_numerical_and_bar_of_an_entry():
     report = check(wrong_in(1), point(5), seed=0)
     (entry,) = report.findings[0].entries
     text = str(report)
-    (row,) = (line for line in text.splitlines() if line.lstrip().startswith("inputs[0][0]"))
+    (row,) = (line for line in text.splitlines() if line.lstrip().startswith("x[0]"))
 
     assert row.split() == [
-        "inputs[0][0]",
+        "x[0]",
         f"{entry.claimed:.10g}",
         f"{entry.numerical:.10g}",
         f"{entry.bar:.1e}",
@@ -189,7 +190,9 @@ def test_a_fail_names_the_part_to_blame():
 
     report = check(nn.Sequential(Layer(0), Layer(0), Layer(4), Layer(0)), point(6), seed=0)
 
-    assert field(str(report), "to blame").startswith("Spoiled in 2 (Layer), by itself: The gradient with respect to ")
+    text = str(report)
+    assert re.match(r"Spoiled in 2 \(Layer\), \S+functions\.py:\d+$", field(text, "to blame"))
+    assert " by itself: The gradient with respect to " in text
 
 
 @pytest.mark.parametrize("coverage", ["probe", "full"])
@@ -214,7 +217,7 @@ def test_a_fail_names_the_part_of_a_complex_entry():
 
     text = str(check(lambda x: doubled_in(x.real, 1) + x.imag, x, seed=0))
 
-    assert "inputs[0][0].real" in text
+    assert "x[0].real" in text
 
 
 def test_an_inconclusive_gives_its_reason_its_message_and_a_hint():
@@ -362,4 +365,100 @@ def test_where_nothing_was_differentiated_the_line_of_what_was_checked_ends_with
 
     report = check(writes, torch.ones(3, dtype=torch.float64, requires_grad=True), seed=0)
 
-    assert "checked     inputs[0]: float64[3]\n" in str(report)
+    assert "checked     x: float64[3]\n" in str(report)
+
+
+# ── width ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def words_of(text):
+    return [word for line in text.splitlines() for word in line.split()]
+
+
+def several_outputs():
+    """A wrong gradient of one input, which many outputs depend on."""
+    weight = point(5, 3, seed=2).detach()
+    return check(lambda batch, scale: weight * batch * doubled_in(scale, 3), (point(5, 3), point(3, seed=4)), seed=0)
+
+
+@pytest.mark.parametrize("columns", [30, 40, 60, 80, 132])
+@pytest.mark.parametrize("make", [a_pass, a_fail, an_inconclusive, several_outputs])
+def test_no_line_is_wider_than_the_terminal_and_no_word_is_broken(make, columns, monkeypatch):
+    report = make()
+    whole = set(words_of(str(report))) - {"entry"}  # the head of a table, which a list does without
+
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = str(report).splitlines()
+
+    assert set(words_of("\n".join(lines))) - {"entry"} == whole
+    for line in lines:
+        assert len(line) <= columns or len(max(line.split(), key=len)) > columns - INDENT - 3
+
+
+def test_what_does_not_fit_goes_on_below_its_start(monkeypatch):
+    report = a_fail()
+    monkeypatch.setenv("COLUMNS", "60")
+
+    text = str(report)
+    after = text.splitlines()[[line[:12] for line in text.splitlines()].index("  looks like") + 1]
+
+    assert re.match(r" {14}\S", after)
+
+
+def test_an_index_is_not_broken(monkeypatch):
+    report = several_outputs()
+    indices = re.findall(r"output\[\d, \d\]", str(report))
+
+    monkeypatch.setenv("COLUMNS", "64")
+
+    assert re.findall(r"output\[\d, \d\]", str(report)) == indices
+    assert len(indices) > 3
+
+
+def test_a_table_that_does_not_fit_becomes_a_list(monkeypatch):
+    report = several_outputs()
+    first = report.findings[0].entries[0]
+    monkeypatch.setenv("COLUMNS", "40")
+
+    lines = [" ".join(line.split()) for line in str(report).splitlines()]
+
+    assert lines.index(f"claimed {first.claimed:.10g}") + 1 == lines.index(f"numerical {first.numerical:.10g}")
+
+
+def test_the_output_that_a_number_belongs_to_comes_first():
+    report = several_outputs()
+    entry = report.findings[0].entries[0]
+
+    assert f"{entry.output}; also {entry.also[0]}, " in str(report)
+
+
+def test_without_a_terminal_lines_have_80_characters(monkeypatch):
+    monkeypatch.delenv("COLUMNS")
+    monkeypatch.setattr("os.get_terminal_size", lambda *_: (_ for _ in ()).throw(OSError))
+
+    assert max(map(len, str(several_outputs()).splitlines())) <= 80
+
+
+@pytest.mark.usefixtures("_colour_terminal")
+def test_claimed_and_numerical_have_colours_of_their_own(capsys):
+    report = a_fail()
+    entry = report.findings[0].entries[0]
+
+    report.show()
+
+    text = capsys.readouterr().out
+    assert f"{ESCAPE}[31m{entry.claimed:.10g}{ESCAPE}[0m" in text
+    assert f"{ESCAPE}[32m{entry.numerical:.10g}{ESCAPE}[0m" in text
+
+
+def test_the_part_to_blame_comes_before_the_entries():
+    text = str(check(lambda x: doubled_in(x, 3), point(4), seed=0))
+
+    assert text.index("to blame    Spoiled, ") < text.index("claimed")
+    assert re.search(r"support/functions\.py:\d+\n", text)
+
+
+def test_a_report_has_a_short_repr():
+    assert re.fullmatch(r"<Report PASS sin: 1,500 inputs, resolution \de-\d\d>", repr(a_pass()))
+    assert repr(a_fail()).endswith("function: 40 inputs, wrong-gradient in x>")
+    assert repr(an_inconclusive()) == "<Report INCONCLUSIVE relu: 3 inputs, kink>"

@@ -94,11 +94,17 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Culprit:
-    """A part of the function that is wrong by itself, at the inputs that it received: a module or a Function."""
+    """A part of the function that is wrong by itself, at the inputs that it received: a module or a Function.
+
+    `file` and `line` are where its backward, its jvp or its forward is written; empty and 0 where that is unknown.
+    `message` is empty if the part is the whole function, so that the finding says it all.
+    """
 
     name: str
-    message: str
+    message: str = ""
     diagnoses: tuple[Diagnosis, ...] = ()
+    file: str = ""
+    line: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +211,7 @@ class Checked:
     """What was checked: the function, its arguments and outputs as users name them, the derivatives and their sizes.
 
     `derivatives` are modes, or at order two nestings of them; `coverage` is "probe" or "full". `reference` is the name
-    of the function that it was compared with, if any.
+    of the function that it was compared with, if any. `file` and `line` are where it is written, if that is known.
     """
 
     name: str
@@ -216,6 +222,8 @@ class Checked:
     derivatives: tuple[str, ...] = ("reverse",)
     coverage: str = "probe"
     reference: str = ""
+    file: str = ""
+    line: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -172,19 +172,10 @@ def _finding(finding: Finding, most: int | None) -> dict[str, Any]:
             for each in finding.diagnoses[:3]
         ],
         "culprits": [
-            (each.name, " ".join([each.message, *(diagnosis.message for diagnosis in each.diagnoses[:1])]))
+            (words.blame(each), " ".join([each.message, *(diagnosis.message for diagnosis in each.diagnoses[:1])]))
             for each in finding.culprits[:CULPRITS]
         ],
-        "entries": [
-            (
-                words.entry_name(finding, entry),
-                words.number(entry.claimed),
-                words.number(entry.numerical),
-                f"{entry.bar:.1e}",
-                words.entry_outputs(entry),
-            )
-            for entry in finding.entries[:most]
-        ],
+        "entries": [words.entry_cells(finding, entry) for entry in finding.entries[:most]],
     }
 
 
@@ -204,6 +195,8 @@ def _facts(report: Report) -> list[tuple[str, str]]:
         facts.append(("derivatives", ", ".join(subject.derivatives)))
     if subject.coverage == "full":
         facts.append(("coverage", "every entry"))
+    if subject.file:
+        facts.append(("defined in", words.place(subject.file, subject.line)))
     if report.verdict is Verdict.PASS:
         facts.append(("resolution", words.resolution(report.resolution)))
     facts += [("note", note) for note in report.notes]

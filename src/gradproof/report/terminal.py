@@ -1,15 +1,18 @@
-"""A report on one screen of text: in color on a terminal, plain elsewhere."""
+"""A report on one screen of text, as wide as the terminal: in color on a terminal, plain elsewhere."""
 
 from __future__ import annotations
 
 import io
 import random
+import shutil
 import sys
 from typing import TYPE_CHECKING, Any
 
-from gradproof.engine.results import Entry, Finding, Report, Verdict
+from gradproof.engine.results import Finding, Report, Verdict
 from gradproof.report import words
 from gradproof.report.characters import harmless, in_encoding
+from gradproof.report.entries import entry_table
+from gradproof.report.wrapping import wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,7 +23,8 @@ FINDINGS = 3  # shown in full
 LINES = 6  # of a message
 CULPRITS = 2  # named
 COLORS = {Verdict.PASS: "bold green", Verdict.FAIL: "bold red", Verdict.INCONCLUSIVE: "bold yellow"}
-WIDTH = 100
+WIDTH = 80  # where no terminal and no COLUMNS says otherwise
+INDENT = 14  # of what is said of one check of many
 
 
 def plain(report: Report) -> str:
@@ -33,7 +37,7 @@ def plain(report: Report) -> str:
     'PASS  exp: 3 inputs, 3 outputs'
     """
     memory = io.StringIO()
-    _render(report, _console(file=memory, width=WIDTH, color_system=None))
+    _render(report, _console(file=memory, color_system=None))
     return in_encoding(memory.getvalue().rstrip("\n"), getattr(sys.stdout, "encoding", None))
 
 
@@ -59,10 +63,8 @@ def brief(report: Report) -> str:
     PASS          exp: an error of ... in one gradient entry would have been caught (...)
     """
     report = harmless(report)
-    lines = [f"{report.verdict.value.upper():<12}  {report.subject.name}: {words.gist(report)}"]
-    if report.origin:
-        lines.append(f"{'':<12}  {report.origin}")
-    return "\n".join(lines)
+    first = _wrapped(f"{report.verdict.value.upper():<12}  ", f"{report.subject.name}: {words.gist(report)}")
+    return "\n".join([first, _wrapped(" " * INDENT, report.origin)] if report.origin else [first])
 
 
 def _console(**options: Any) -> Console:
@@ -72,7 +74,17 @@ def _console(**options: Any) -> Console:
         from rich.console import Console
     finally:
         random.setstate(state)
-    return Console(highlight=False, soft_wrap=True, **options)
+    return Console(highlight=False, soft_wrap=True, width=_width(), **options)
+
+
+def _width() -> int:
+    """Return the width of the terminal, or what COLUMNS says."""
+    return shutil.get_terminal_size((WIDTH, 0)).columns
+
+
+def _wrapped(before: str, text: str) -> str:
+    """Wrap a text to the width of the terminal, each line below the start of the first."""
+    return before + f"\n{' ' * len(before)}".join(wrapped(text, _width() - len(before)))
 
 
 def _render(report: Report, console: Console) -> None:
@@ -80,16 +92,19 @@ def _render(report: Report, console: Console) -> None:
 
     report = harmless(report)
     subject = report.subject
+    before = f"{report.verdict.value.upper()}  "
     console.print(
         Text.assemble(
             (report.verdict.value.upper(), COLORS[report.verdict]),
-            f"  {subject.name}: {words.sizes(subject)}",
+            _wrapped(" " * len(before), f"{subject.name}: {words.sizes(subject)}")[len(before) - 2 :],
         )
     )
     if report.reason:
         console.print(_field("why", f"{report.reason.value}: {_shortened(report.message)}"))
     if report.hint:
         console.print(_field("hint", report.hint))
+    if report.verdict is not Verdict.PASS and subject.file and not any(each.culprits for each in report.findings):
+        console.print(_field("defined in", words.place(subject.file, subject.line)))
     for number, finding in enumerate(report.findings[:FINDINGS]):
         _render_finding(finding, console, SHOWN if number == 0 else SHOWN // 5)
     if len(report.findings) > FINDINGS:
@@ -110,15 +125,13 @@ def _render_finding(finding: Finding, console: Console, shown: int) -> None:
 
     mode = "" if finding.mode == "reverse" else f"{finding.mode}: "
     console.print(_field("found", mode + _shortened(finding.message)))
-    if finding.entries:
-        rows = [("entry", "claimed", "numerical", "± bar", "of")]
-        rows += [_row(finding, entry) for entry in finding.entries[:shown]]
-        widths = [max(len(row[column]) for row in rows) for column in range(5)]
-        for number, row in enumerate(rows):
-            cells = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            console.print(Text(f"              {cells}", style="dim" if number == 0 else ""))
-        if len(finding.entries) > shown:
-            console.print(Text(f"              and {len(finding.entries) - shown} more", style="dim"))
+    for culprit in finding.culprits[:CULPRITS]:
+        details = _shortened(words.blame_details(culprit))
+        console.print(_field("to blame", "\n".join(filter(None, (words.blame(culprit), details)))))
+    for line in entry_table(finding, shown, console.width):
+        console.print(line)
+    if len(finding.entries) > shown:
+        console.print(Text(f"    and {len(finding.entries) - shown} more", style="dim"))
     if finding.diagnoses:
         first, *others = finding.diagnoses
         console.print(_field("looks like", f"{first.name}: {_shortened(first.message)}"))
@@ -127,30 +140,18 @@ def _render_finding(finding: Finding, console: Console, shown: int) -> None:
     hint = next((diagnosis.hint for diagnosis in finding.diagnoses[:1]), "") or finding.hint
     if hint:
         console.print(_field("hint", hint))
-    for culprit in finding.culprits[:CULPRITS]:
-        like = f" It looks like {culprit.diagnoses[0].name}." if culprit.diagnoses else ""
-        console.print(_field("to blame", f"{culprit.name}, by itself: {_shortened(culprit.message)}{like}"))
-
-
-def _row(finding: Finding, entry: Entry) -> tuple[str, str, str, str, str]:
-    return (
-        words.entry_name(finding, entry),
-        words.number(entry.claimed),
-        words.number(entry.numerical),
-        f"{entry.bar:.1e}",
-        words.entry_outputs(entry),
-    )
 
 
 def _shortened(text: str) -> str:
     lines = text.splitlines()
-    return "\n              ".join(lines if len(lines) <= LINES else [*lines[: LINES - 1], f"… {len(lines)} lines"])
+    return "\n".join(lines if len(lines) <= LINES else [*lines[: LINES - 1], f"… {len(lines)} lines"])
 
 
 def _field(name: str, text: str) -> Text:
     from rich.text import Text
 
-    return Text.assemble((f"  {name:<11} ", "dim"), text)
+    before = f"  {name:<11} "
+    return Text.assemble((before, "dim"), _wrapped(before, text)[len(before) :])
 
 
 def _more(number: int) -> str:

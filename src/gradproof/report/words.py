@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from gradproof.engine.results import Checked, Entry, Finding, Report, Resolution
+from gradproof.engine.results import Checked, Culprit, Entry, Finding, Report, Resolution
 
 GIST = 240  # characters
 
@@ -61,6 +61,30 @@ def resolution(found: Resolution) -> str:
     return f"{absolute} (the gradient itself is zero)"
 
 
+def entry_cells(finding: Finding, entry: Entry) -> tuple[str, str, str, str, str]:
+    """Return a wrong entry as the cells of a table: its name, claimed, numerical, the bar, and the output."""
+    return (
+        entry_name(finding, entry),
+        number(entry.claimed),
+        number(entry.numerical),
+        f"{entry.bar:.1e}",
+        entry_outputs(entry),
+    )
+
+
+def label(report: Report) -> str:
+    """Return a report in a few words, for a prompt and for lists of reports."""
+    if report.findings:
+        first = report.findings[0]
+        said = first.kind + (f" in {first.argument}" if first.argument else "")
+    elif report.reason:
+        said = report.reason.value
+    else:
+        said = f"resolution {report.resolution.relative:.0e}"
+    subject = report.subject
+    return f"{report.verdict.value.upper()} {subject.name}: {count(subject.coordinates, 'input')}, {said}"
+
+
 def gist(report: Report) -> str:
     """Return a report in one line."""
     if report.findings:
@@ -90,6 +114,27 @@ def entry_name(finding: Finding, entry: Entry) -> str:
 
 
 def entry_outputs(entry: Entry) -> str:
-    """Return the names of the outputs that an entry is the derivative of."""
-    outputs = "a random combination of outputs" if entry.output is None else str(entry.output)
-    return outputs + "".join(f", {place}" for place in entry.also)
+    """Return the output that an entry is the derivative of, and the others whose derivative is wrong there too."""
+    output = "a random combination of outputs" if entry.output is None else str(entry.output)
+    also = ", ".join(map(str, entry.also))
+    return f"{output}; also {also}" if also else output
+
+
+def place(file: str, line: int) -> str:
+    """Return a place in the source such that terminals and editors make a link of it.
+
+    >>> place("layers/scale.py", 12), place("", 0)
+    ('layers/scale.py:12', '')
+    """
+    return f"{file}:{line}" if file else ""
+
+
+def blame(culprit: Culprit) -> str:
+    """Return which part is wrong by itself, and where it is written."""
+    return ", ".join(filter(None, (culprit.name, place(culprit.file, culprit.line))))
+
+
+def blame_details(culprit: Culprit) -> str:
+    """Return what is wrong with a part by itself; nothing of one that is the whole function."""
+    like = f" It looks like {culprit.diagnoses[0].name}." if culprit.diagnoses else ""
+    return f"by itself: {culprit.message}{like}" if culprit.message else ""

@@ -69,3 +69,17 @@ def buffers_of(module: nn.Module) -> dict[str, Tensor | None]:
 def stall_stream(cycles: int) -> None:
     """Keep the current stream of the GPU busy for some cycles of its clock."""
     torch.cuda._sleep(cycles)  # type: ignore[no-untyped-call]  # torch's own
+
+
+def argument_names_of_operator(function: Any) -> list[str]:
+    """Return the names of the arguments of one of torch's operators, as its documentation has them; else none.
+
+    >>> argument_names_of_operator(torch.linalg.norm), argument_names_of_operator(len)
+    (['input', 'ord', 'dim', 'keepdim', 'dtype'], [])
+    """
+    schema = getattr(getattr(function, "_opoverload", function), "_schema", None)
+    qualified = getattr(function, "_qualified_op_name", f"aten::{getattr(function, '__name__', '')}")
+    known = [schema] if schema else torch._C._jit_get_schemas_for_operator(qualified)
+    if not known or hasattr(function, "__code__"):
+        return []
+    return ["input" if argument.name == "self" else argument.name for argument in known[0].arguments]

@@ -1,4 +1,4 @@
-"""Nested tuples, lists, dicts and dataclasses: their leaves, each with a path such as `inputs[0]['w']`."""
+"""Nested tuples, lists, dicts and dataclasses: their leaves, each with a path such as `batch['image'][0]`."""
 
 from __future__ import annotations
 
@@ -20,6 +20,15 @@ def _fields(kind: type) -> tuple[str, ...] | None:
     return tuple(field.name for field in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else None
 
 
+@functools.lru_cache
+def _members(kind: type) -> tuple[str, ...] | None:
+    """Return the names of a named tuple's members, torch's own such as `torch.return_types.sort` included."""
+    names = getattr(kind, "_fields", None) or (
+        getattr(kind, "__match_args__", None) if hasattr(kind, "n_fields") else ()
+    )
+    return tuple(names) if names else None
+
+
 def leaves(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
     """Yield the leaves in order, each with its path.
 
@@ -30,13 +39,23 @@ def leaves(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
         for key, value in tree.items():
             yield from leaves(value, f"{path}[{key!r}]")
     elif isinstance(tree, (tuple, list)):
+        names = _members(tree.__class__)
         for position, value in enumerate(tree):
-            yield from leaves(value, f"{path}[{position}]")
+            yield from leaves(value, f"{path}.{names[position]}" if names else f"{path}[{position}]")
     elif (names := _fields(tree.__class__)) is not None:
         for name in names:
             yield from leaves(getattr(tree, name, None), f"{path}.{name}")
     else:
         yield path, tree
+
+
+def positions(tree: Any, path: str) -> Iterator[str]:
+    """Yield the paths of the leaves with the members of named tuples by position."""
+    if isinstance(tree, (tuple, list)):
+        for position, value in enumerate(tree):
+            yield from positions(value, f"{path}[{position}]")
+    else:
+        yield from (place for place, _ in leaves(tree, path))
 
 
 def is_flat(tree: tuple[Any, ...] | list[Any], kind: type) -> bool:

@@ -39,7 +39,7 @@ def test_one_number_of_a_hundred_thousand_that_is_written_to_breaks_it(asked):
 
     (finding,) = asked("no-mutation", with_context(doubled, backward), point(100_000))
 
-    assert "inputs[0]" in finding.message or "saved" in finding.message
+    assert "writes to x" in finding.message or "saved" in finding.message
 
 
 def test_large_inputs_that_are_only_read_keep_it(asked):
@@ -60,7 +60,7 @@ def test_a_backward_that_writes_to_an_input_breaks_it(asked):
 
     (finding,) = asked("no-mutation", with_context(doubled, backward), point(3))
 
-    assert "inputs[0]" in finding.message
+    assert "writes to x" in finding.message
 
 
 def test_a_backward_that_writes_to_a_result_breaks_it(asked):

@@ -45,7 +45,7 @@ def test_a_jvp_that_writes_to_its_input_breaks_it(asked):
 
     (finding,) = asked(NAME, by_jvp(rule), point(3))
 
-    assert "writes to inputs[0]" in finding.message
+    assert "writes to x" in finding.message
     assert "clone" in finding.hint
 
 
@@ -55,7 +55,7 @@ def test_a_jvp_that_writes_to_its_tangent_breaks_it(asked):
 
     (finding,) = asked(NAME, by_jvp(rule), point(3))
 
-    assert "the tangent of inputs[0]" in finding.message
+    assert "the tangent of x" in finding.message
 
 
 def test_a_jvp_that_writes_to_its_result_breaks_it(asked):
@@ -82,7 +82,7 @@ def test_a_jvp_that_writes_to_an_input_that_is_not_varied_breaks_it(asked):
 
     (finding,) = asked(NAME, by_jvp(rule, product), (point(3), point(3, seed=2).detach()))
 
-    assert "writes to inputs[1]" in finding.message
+    assert "writes to factor" in finding.message
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.complex128])

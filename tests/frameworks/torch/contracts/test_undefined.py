@@ -43,7 +43,7 @@ def test_a_backward_that_drops_the_others_when_one_is_undefined_breaks_it(asked)
 
     (finding,) = asked("undefined", with_context(pair, backward), point(3))
 
-    assert finding.argument == "inputs[0]"
+    assert finding.argument == "x"
     assert "zeros" in finding.message
 
 

@@ -87,7 +87,7 @@ def test_one_wrong_layer_of_fifty_is_named(number):
 
     assert culprit.name == f"Scale in {number} (Layer)"
     assert [each.name for each in culprit.diagnoses] == ["factor"]
-    assert "with respect to inputs[1]" in culprit.message
+    assert "with respect to w" in culprit.message
 
 
 def test_a_wrong_layer_is_named_by_its_path():

@@ -154,7 +154,7 @@ def test_the_input_and_the_output_of_a_wrong_entry_are_named():
     report = pushed(lambda a, b: (a.sin(), rule(torch.mul, jvp=tangent)(a, b)), point(3), point(3, seed=2))
     (finding,) = report.findings
 
-    assert (finding.mode, finding.argument) == ("forward", "inputs[1]")
+    assert (finding.mode, finding.argument) == ("forward", "b")
     assert [(entry.index, str(entry.output)) for entry in finding.entries] == [((2,), "output[1][2]")]
     assert finding.entries[0].claimed - finding.entries[0].numerical == pytest.approx(1, abs=1e-6)
 

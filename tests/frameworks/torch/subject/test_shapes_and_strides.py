@@ -58,7 +58,7 @@ def test_a_wrong_gradient_is_found_in_any_layout(layout):
 
     report = check(lambda x: Spoiled.apply(x, spoil).sin(), x, seed=0)
 
-    assert blamed(report) == {"inputs[0]"}
+    assert blamed(report) == {"x"}
     assert {entry.index for entry in report.findings[0].entries} == {spoiled}
 
 
@@ -132,14 +132,14 @@ def test_two_inputs_that_share_memory_are_varied_by_themselves():
     inputs = (base[:4].requires_grad_(), base[1:].requires_grad_())
 
     assert check(lambda a, b: a.sin() * b, inputs, seed=0).passed
-    assert blamed(check(lambda a, b: a.sin() * doubled(b), inputs, seed=0)) == {"inputs[1]"}
+    assert blamed(check(lambda a, b: a.sin() * doubled(b), inputs, seed=0)) == {"b"}
 
 
 def test_the_same_tensor_twice_is_two_inputs():
     x = point(3)
 
     assert check(lambda a, b: a.sin() * b, (x, x), seed=0).passed
-    assert blamed(check(lambda a, b: a.sin() * doubled(b), (x, x), seed=0)) == {"inputs[1]"}
+    assert blamed(check(lambda a, b: a.sin() * doubled(b), (x, x), seed=0)) == {"b"}
 
 
 def test_the_same_tensor_varied_and_fixed_is_fixed_in_one_place():

@@ -21,8 +21,11 @@ COMPLEX = {torch.float64: torch.complex128, torch.float32: torch.complex64}
 class Evaluation:
     """The results of one call by path, with the graph that leads to them."""
 
-    def __init__(self, caller: Caller, leaves: Sequence[Tensor], results: dict[str, Tensor]) -> None:
+    def __init__(
+        self, caller: Caller, leaves: Sequence[Tensor], results: dict[str, Tensor], names: dict[str, str]
+    ) -> None:
         self._caller, self._leaves, self.results = caller, leaves, results
+        self.names = names  # the path of every result by its position, where members of named tuples have names
 
     @property
     def connected(self) -> set[str]:
@@ -58,6 +61,7 @@ class Implementation:
     def __init__(self, call: Call, varied: Sequence[int], tally: Tally) -> None:
         self.call, self.varied, self.tally = call, list(varied), tally
         self.written: set[str] = set()  # the inputs that the function writes to
+        self.names: dict[str, str] = {}  # what results are called, by position; their own names by default
 
     def at(self, tensors: Sequence[Tensor]) -> Evaluation:
         """Call the function on copies of these tensors, with a graph."""
@@ -67,8 +71,11 @@ class Implementation:
             copies, result = caller.at_the_point()
         finally:
             caller.restore()
-        leaves = [(path, leaf) for path, leaf in trees.leaves(result, "output") if isinstance(leaf, Tensor)]
-        results = {path: leaf for path, leaf in leaves if differentiable(leaf)}
+        leaves = list(trees.leaves(result, "output"))
+        names = {place: path for place, (path, _) in zip(trees.positions(result, "output"), leaves, strict=True)}
+        given = {path: self.names.get(place, path) for place, path in names.items()}
+        found = [(path, leaf) for path, leaf in leaves if isinstance(leaf, Tensor)]
+        results = {given[path]: leaf for path, leaf in found if differentiable(leaf)}
         if not results:
             raise InputError(
                 f"{self.call.name} returned {kind_of(result)}: no floating-point or complex tensor, so there is "
@@ -77,7 +84,7 @@ class Implementation:
         for path, tensor in results.items():
             refuse_sparse(path, tensor)
         self.written |= {slot.path for slot, written in zip(slots, caller.written, strict=True) if written}
-        return Evaluation(caller, [copies[number] for number in self.varied], results)
+        return Evaluation(caller, [copies[number] for number in self.varied], results, names)
 
 
 def converted(tensors: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:

@@ -68,6 +68,7 @@ class Pair:
     def begin(self) -> tuple[Evaluation, Evaluation]:
         """Call both at the given inputs, and raise an error if they cannot be compared."""
         kernel = self._called_kernel()
+        self.reference.names = kernel.names
         self.results = {path: result.detach() for path, result in kernel.results.items()}
         dtypes = {
             real_dtype(tensor.dtype) for tensor in (*self.point, *self.results.values()) if differentiable(tensor)

@@ -17,7 +17,8 @@ from gradproof._options import ContractName
 from gradproof.engine.results import Culprit, Verdict
 from gradproof.engine.verdict import Judgement
 from gradproof.frameworks.torch.internals import function_class
-from gradproof.frameworks.torch.introspection.autograd_graph import nodes
+from gradproof.frameworks.torch.introspection.autograd_graph import lone_function, nodes
+from gradproof.frameworks.torch.introspection.source import source_of
 from gradproof.frameworks.torch.introspection.tracing import Kind, Received, Trace, modules_of
 from gradproof.frameworks.torch.subject.arguments import Call
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
@@ -46,15 +47,18 @@ def with_culprits(judgement: Judgement, subject: TorchSubject, judge: Judge) -> 
     wrong = [finding for finding in judgement.findings if finding.kind in KINDS]
     if not wrong:
         return judgement
-    found = culprits(subject, judge)
+    found = culprits(subject, judge, wrong[0].mode)
     if not found:
         return judgement
     findings = tuple(replace(each, culprits=found) if each is wrong[0] else each for each in judgement.findings)
     return replace(judgement, findings=findings)
 
 
-def culprits(subject: TorchSubject, judge: Judge) -> tuple[Culprit, ...]:
-    """Return the parts that are wrong by themselves."""
+def culprits(subject: TorchSubject, judge: Judge, mode: str = "reverse") -> tuple[Culprit, ...]:
+    """Return the parts whose derivative in this mode is wrong by itself."""
+    if kind := lone_function(subject.results):
+        file, line = source_of(kind.apply, mode)
+        return (Culprit(name=kind.__name__, file=file, line=line),) if file else ()
     try:
         calls = _traced(subject)
     except Exception:  # not every module takes hooks, and not every graph can be read any more
@@ -64,16 +68,15 @@ def culprits(subject: TorchSubject, judge: Judge) -> tuple[Culprit, ...]:
         wrong = list(_wrong(subject, group, judge))
         if wrong:
             break
-    return tuple(_culprit(call, found, calls) for call, found in wrong[:SHOWN])
+    return tuple(_culprit(call, found, calls, mode) for call, found in wrong[:SHOWN])
 
 
 def _traced(subject: TorchSubject) -> list[Received]:
-    """Run the function once more, and return the calls of its parts; none if it has fewer than two."""
+    """Run the function once more, and return the calls of its parts."""
     modules = modules_of(subject.call.function)
-    applied = [kind for node in nodes(subject.results) if (kind := function_class(node))]
-    if not modules and len(applied) < 2:
+    kinds: list[Kind] = list(dict.fromkeys(kind for node in nodes(subject.results) if (kind := function_class(node))))
+    if not modules and not kinds:
         return []
-    kinds: list[Kind] = list(dict.fromkeys(applied))
     with Trace(modules, kinds) as trace:
         subject.caller.at_the_point()
     return [call for call in trace.calls if call.required]
@@ -118,7 +121,7 @@ def _judged(subject: TorchSubject, call: Received, judge: Judge) -> Judgement | 
         return None
 
 
-def _culprit(call: Received, found: Judgement, calls: list[Received]) -> Culprit:
+def _culprit(call: Received, found: Judgement, calls: list[Received], mode: str) -> Culprit:
     same = [other for other in calls if other.part is call.part and other.within == call.within]
     number = next(k for k, other in enumerate(same, start=1) if other is call)
     name = call.name if call.is_function else f"{call.name} ({type(call.part).__name__})"
@@ -127,7 +130,9 @@ def _culprit(call: Received, found: Judgement, calls: list[Received]) -> Culprit
     if len(same) > 1:
         name += f", call {number} of {len(same)}"
     first = found.findings[0]
-    return Culprit(name=name, message=first.message, diagnoses=first.diagnoses)
+    part: Any = call.part
+    file, line = source_of(part.apply if call.is_function else part, mode)
+    return Culprit(name=name, message=first.message, diagnoses=first.diagnoses, file=file, line=line)
 
 
 def _of_torch(call: Received) -> bool:

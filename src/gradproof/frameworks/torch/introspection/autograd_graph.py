@@ -26,6 +26,12 @@ def nodes(results: Sequence[Tensor]) -> Iterator[Any]:
                 waiting.append(following)
 
 
+def lone_function(results: Sequence[Tensor]) -> type[torch.autograd.Function] | None:
+    """Return the class of the one autograd Function behind the results, if there is no other operation."""
+    found = [node for node in nodes(results) if node.name() != "torch::autograd::AccumulateGrad"]
+    return function_class(found[0]) if len(found) == 1 else None
+
+
 def custom_functions(results: Sequence[Tensor]) -> list[type[torch.autograd.Function]]:
     """Return the classes of the user's own autograd Functions behind the results; those of torch are left out."""
     found = (function_class(node) for node in nodes(results))

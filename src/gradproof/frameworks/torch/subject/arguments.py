@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -16,6 +15,7 @@ from torch.nn.parameter import is_lazy
 from gradproof.errors import InputError, NotCallableError
 from gradproof.frameworks.torch import trees
 from gradproof.frameworks.torch.internals import mark_as_parameter
+from gradproof.frameworks.torch.introspection.signatures import argument_names, name_of
 
 Selector = int | str | Sequence[int | str]
 CLOSED = (torch.jit.ScriptModule, nn.DataParallel)  # modules whose parameters cannot be replaced for a call
@@ -23,11 +23,15 @@ CLOSED = (torch.jit.ScriptModule, nn.DataParallel)  # modules whose parameters c
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A tensor that the function receives."""
+    """A tensor that the function receives.
+
+    `path` is its name in the user's words, `position` its place among the inputs, such as `inputs[0]['w']`.
+    """
 
     path: str
     tensor: Tensor
     buffer: bool = False
+    position: str = ""
 
     def widened(self) -> Slot:
         """Return the slot in double precision."""
@@ -57,14 +61,14 @@ class Call:
                 f"func is a {type(function).__name__}, which cannot be called. Pass the function to check."
             )
         self.function = function
-        self.name = _name_of(function)
+        self.name = name_of(function)
         self.module = function if isinstance(function, nn.Module) and not isinstance(function, CLOSED) else None
         self._spread: Any = inputs
         self._by_name = isinstance(inputs, Mapping) and _accepts(function, inputs)
         if not isinstance(inputs, (tuple, list)) and not self._by_name:
             self._spread = (inputs,)
-        self._leaves = list(trees.leaves(self._spread, "inputs"))
-        plain = not any(isinstance(leaf, Tensor) and _is_special(leaf) for _, leaf in self._leaves)
+        leaves = (leaf for _, leaf in trees.leaves(self._spread, ""))
+        plain = not any(isinstance(leaf, Tensor) and _is_special(leaf) for leaf in leaves)
         self._flat = not self._by_name and plain and trees.is_flat(self._spread, Tensor)
         self.slots = list(self._slots())
 
@@ -102,9 +106,13 @@ class Call:
         return differentiable(slot.tensor) and not slot.buffer
 
     def _slots(self) -> Iterator[Slot]:
-        for path, leaf in self._leaves:
-            if isinstance(leaf, Tensor):
-                yield Slot(path, _readable(leaf))
+        members = self._spread.items() if self._by_name else enumerate(self._spread)
+        names = self._argument_names()
+        for key, member in members:
+            place = f"inputs[{key!r}]"
+            for (rest, leaf), position in zip(trees.leaves(member, ""), trees.positions(member, place), strict=True):
+                if isinstance(leaf, Tensor):
+                    yield Slot(names.get(key, place) + rest, _readable(leaf), position=position)
         self._own = 0
         if self.module is not None:
             owned: list[tuple[str, Tensor, bool]] = [
@@ -119,12 +127,21 @@ class Call:
                 )
             yield from (Slot(name, tensor, buffer) for name, tensor, buffer in owned)
 
+    def _argument_names(self) -> dict[int | str, str]:
+        """Return the names of the arguments by position or keyword, unless the module has a parameter of that name."""
+        found = (
+            {name: name for name in self._spread} if self._by_name else dict(enumerate(argument_names(self.function)))
+        )
+        if self.module is None:
+            return found
+        owned = {name for name, _ in chain(self.module.named_parameters(), self.module.named_buffers())}
+        return {key: name for key, name in found.items() if name not in owned}
+
     def _chosen(self, wrt: Selector) -> list[int]:
         wanted: Sequence[int | str] = [wrt] if isinstance(wrt, (int, str)) else wrt
         if isinstance(wanted, (bytes, Mapping)) or not isinstance(wanted, Sequence) or not wanted:
             raise InputError(f"wrt={wrt!r} names no input. Pass a position, a name or a path, or several in a list.")
-        parameters = _parameter_names(self.function)
-        names = [_aliases(slot.path, parameters) for slot in self.slots]
+        names = [_aliases(slot) for slot in self.slots]
         for number in range(len(self.slots) - self._own, len(self.slots)):
             names[number] |= self._names_of(self.slots[number].tensor)
         chosen: list[int] = []
@@ -187,16 +204,6 @@ def _like(given: Tensor, tensor: Tensor) -> Tensor:
     return tensor.to_mkldnn() if _is_opaque(given) else tensor
 
 
-def _name_of(function: Callable[..., Any]) -> str:
-    owner = getattr(function, "__self__", None)
-    if isinstance(owner, type) and hasattr(function, "__name__"):  # the apply of an autograd Function, or the like
-        return owner.__name__ if function.__name__ == "apply" else f"{owner.__name__}.{function.__name__}"
-    if not hasattr(function, "__code__"):
-        known = getattr(function, "_qualname", type(function).__name__)  # of an operator made by torch.library
-        return str(getattr(function, "__name__", known))
-    return str(getattr(function, "__qualname__", function)).replace("<locals>.", "")
-
-
 def _accepts(function: Callable[..., Any], named: Mapping[Any, Any]) -> bool:
     target = function.forward if isinstance(function, nn.Module) else function
     try:
@@ -206,28 +213,10 @@ def _accepts(function: Callable[..., Any], named: Mapping[Any, Any]) -> bool:
     return True
 
 
-def _parameter_names(function: Callable[..., Any]) -> list[str]:
-    target = function.forward if isinstance(function, nn.Module) else function
-    try:
-        parameters = inspect.signature(target).parameters.values()
-    except (TypeError, ValueError):
-        return []
-    return [each.name for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
-
-
-def _aliases(path: str, parameters: list[str]) -> frozenset[str]:
-    """Return other names of an input such as `inputs[1]['w']`: by parameter `weights['w']`, by key `w`, by container.
-
-    Of `inputs['weights'][1]`, where the inputs are a dict: `weights[1]`.
-    """
-    names = {path}
-    for position, parameter in enumerate(parameters):
-        prefix = f"inputs[{position}]"
-        if path.startswith(prefix):
-            names.add(parameter + path.removeprefix(prefix))
-    if keyword := re.match(r"inputs\['(\w+)'\]", path):
-        names.add(keyword[1] + path.removeprefix(keyword[0]))
-    last = path.rsplit("[", 1)[-1].rstrip("]")
+def _aliases(slot: Slot) -> frozenset[str]:
+    """Return the names of a tensor: `weights['w']` by parameter, `inputs[1]['w']` by position, and `w` by key alone."""
+    names = {slot.path, slot.position}
+    last = slot.position.rsplit("[", 1)[-1].rstrip("]")
     if last[:1] in "'\"":
         names.add(last.strip("'\""))
     return frozenset(names)
@@ -237,5 +226,5 @@ def _means(wanted: int | str, names: frozenset[str]) -> bool:
     """Return True if an item of `wrt` names the tensor with these names, or a container that holds it."""
     if isinstance(wanted, bool) or not isinstance(wanted, (int, str)):
         raise InputError(f"wrt={wanted!r} is a {type(wanted).__name__}. Pass a position, a name or a path.")
-    text = f"inputs[{wanted}]" if isinstance(wanted, int) else wanted
+    text = f"inputs[{wanted}]" if isinstance(wanted, int) else wanted.replace('"', "'")
     return any(name == text or name.startswith((f"{text}[", f"{text}.")) for name in names)

@@ -34,7 +34,7 @@ class _Derived:
 
     def __init__(self, subject: TorchSubject, name: str, factors: Sequence[Tensor]) -> None:
         self.subject, self.function, self.bypassed = subject, subject.call.function, subject.call.bypassed
-        self.name = f"{self.result} of {subject.call.name}"
+        self.name = f"{self.result} of {subject.name}"
         self.slots = [*subject.slots, *(Slot(f"{name}[{k}]", factor) for k, factor in enumerate(factors))]
         own = len(subject.slots)
         self.varied = [*subject.varied, *(own + k for k, factor in enumerate(factors) if factor.requires_grad)]

@@ -16,6 +16,7 @@ from gradproof.errors import InputError, NothingToDifferentiateError
 from gradproof.frameworks.torch import trees
 from gradproof.frameworks.torch.charts import Semantics, chart_of, refuse_malformed, refuse_unreadable
 from gradproof.frameworks.torch.internals import version_of
+from gradproof.frameworks.torch.introspection.autograd_graph import lone_function
 from gradproof.frameworks.torch.storage import is_plain, memory_of, refilled, replica
 from gradproof.frameworks.torch.subject.arguments import Call, Selector, Slot, differentiable
 from gradproof.frameworks.torch.subject.batching import Batches
@@ -142,8 +143,10 @@ class TorchSubject:
 
     @property
     def name(self) -> str:
-        """The name of the function."""
-        return self.call.name
+        """The name of the function; where a lambda does nothing but call an autograd Function, that of the Function."""
+        name = self.call.name
+        kind = lone_function(self.results) if name.endswith("<lambda>") else None
+        return kind.__name__ if kind else name
 
     @property
     def point(self) -> Tensor:
