@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from gradproof.engine.explanations.conditioning import product, random_operand, scatter
 from gradproof.engine.findings import raised
@@ -99,10 +100,10 @@ def _by_double_precision(
     claimed = subject.arrays.where(overflow, truth, claimed)
     wrong = ~(abs(claimed - truth) <= allowed)
     if bool(wrong.any()):
-        native = judge(subject, probes=1, seed=seed, options=options)
         scattered = scatter(subject, operand, claimed, seed + 2 + FEW)
         comparison = _Comparison(subject=subject, claimed=claimed, truth=truth, allowed=allowed, scattered=scattered)
-        return _contested(comparison, judgement, native)
+        natively = partial(judge, subject, probes=1, seed=seed, options=options)
+        return _contested(comparison, judgement, natively)
     judgement = replace(judgement, resolution=_resolution(subject, allowed, truth, judgement))
     return judgement if options.rtol or options.atol else _if_meaningful(judgement)
 
@@ -166,27 +167,29 @@ def _allowed(subject: Subject, wide: Subject, operand: Array, truth: Array, seed
     return ROUNDINGS * (unit * (size + natural if vanishing else size) + moved + lost)
 
 
-def _contested(comparison: _Comparison, judgement: Judgement, native: Judgement) -> Judgement:
+def _contested(comparison: _Comparison, judgement: Judgement, natively: Callable[[], Judgement]) -> Judgement:
     """Judge a gradient that differs from that in double precision by more than rounding usually explains.
 
-    It is wrong if the function's values in its own precision clearly contradict it too, or if the difference does not
-    look like rounding. Otherwise the function is ill-conditioned: an error of this size cannot be told from rounding.
+    It is wrong if the difference does not look like rounding, or if the function's values in its own precision clearly
+    contradict it too. Otherwise the function is ill-conditioned: an error of this size cannot be told from rounding.
+
+    `natively` judges by those values. That may take thousands of derivatives where the function has many kinks, and is
+    done only if the verdict depends on it.
     """
     subject, xp, scattered = comparison.subject, comparison.subject.arrays, comparison.scattered
     claimed, truth, allowed = comparison.claimed, comparison.truth, comparison.allowed
     gap = abs(claimed - truth)
     gap = xp.where(xp.isnan(claimed) & xp.isfinite(truth), math.inf, gap)
     material = ~(gap <= allowed + ROUNDINGS * scattered) & ~(gap <= SLIGHT * float(abs(truth).max()))
-    confirmed = native.verdict is Verdict.FAIL and _clearly(native)
     lone = int((~(gap <= allowed)).sum()) <= COARSEST * gap.shape[0]
     gross = bool((material & (gap > (CLEARLY if lone else GROSS) * allowed) & (gap > GROSS * scattered)).any())
-    if bool(material.any()) and (confirmed or gross or _off_by_a_factor(claimed, truth)):
+    if bool(material.any()) and (gross or _off_by_a_factor(claimed, truth) or _clearly(natively())):
         resolution = _resolution(subject, allowed, truth, judgement)
         return replace(judgement, findings=(_finding(comparison),), resolution=resolution)
     worst = _frame(subject).locate(int(xp.argmax(gap)))
     note = (
         f"In this precision the gradient differs from the one in double precision by up to {float(gap.max()):.2g} "
-        f"(at {worst}): more than rounding explains, but within the noise of its values."
+        f"(at {worst}): more than rounding usually explains, but too little to be told from it."
     )
     resolution = _resolution(subject, xp.maximum(gap, allowed), truth, judgement)
     return _if_meaningful(replace(judgement, resolution=resolution, notes=(*judgement.notes, note)))
@@ -209,6 +212,9 @@ def _off_by_a_factor(claimed: Array, truth: Array) -> bool:
 
 
 def _clearly(native: Judgement) -> bool:
+    """Return True if values in the function's own precision clearly contradict its gradient."""
+    if native.verdict is not Verdict.FAIL:
+        return False
     gaps = (abs(reading.claimed - reading.numerical) / max(reading.bar, 1e-300) for reading in native.readings)
     return any(not gap <= CLEARLY for gap in gaps)
 

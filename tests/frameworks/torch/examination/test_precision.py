@@ -354,3 +354,17 @@ def test_products_that_fade_below_the_smallest_numbers_are_not_blamed():
     x = point(20, 11, dtype=torch.float16, seed=501).mul(0.3).requires_grad_()
 
     assert check(lambda x: x.prod(-1), x, seed=5).verdict is not Verdict.FAIL
+
+
+def test_single_precision_costs_a_few_times_what_double_precision_does_where_there_are_many_kinks():
+    def cost(dtype):
+        torch.manual_seed(0)
+        layers = [nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)]
+        report = check(nn.Sequential(*layers).to(dtype), torch.randn(128, 64, dtype=dtype), seed=0)
+        assert report.passed
+        return report.cost
+
+    double, single = cost(torch.float64), cost(torch.float32)
+
+    assert single.pullbacks <= 4 * double.pullbacks
+    assert single.evaluations <= 4 * double.evaluations
