@@ -26,6 +26,7 @@ def check(
     probes: int = 1,
     seed: int | None = None,
     explain: bool = True,
+    budget: float | None = None,
     progress: bool | None = None,
 ) -> Report:
     """Verify the gradients of `func` at `inputs`, and return the evidence. A wrong gradient is a report, not an error.
@@ -59,7 +60,10 @@ def check(
         seed: the seed of the random directions; the seed of a report repeats its check.
         explain: whether to diagnose a wrong gradient: what the mistake looks like, which module or autograd Function is
             wrong by itself, and a heat map of the errors. The verdict and the wrong entries do not depend on it.
-        progress: whether to show a progress bar for long checks; by default on a terminal.
+        budget: the seconds that the check may take. When they are spent, the report gives what was found by then: a
+            wrong gradient is a failure, perhaps without a diagnosis; all else is inconclusive, with the reason
+            `Reason.BUDGET`. The time is looked at before every call of the function, which itself is not interrupted.
+        progress: whether to show a progress bar for checks of more than two seconds; by default on a terminal.
     """
     options = Options(
         modes=modes_of(modes),
@@ -73,6 +77,7 @@ def check(
         probes=probes,
         seed=seed,
         explain=explain,
+        budget=budget,
         progress=progress,
     )
     return examine(func, inputs, wrt=wrt, options=options)

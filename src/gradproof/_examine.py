@@ -47,6 +47,7 @@ def examine(
     """
     # torch is imported by the first check, and not by `import gradproof`
     from gradproof.frameworks.torch.charts import Semantics
+    from gradproof.frameworks.torch.examination.budget import Budget
     from gradproof.frameworks.torch.examination.examination import Examination
     from gradproof.frameworks.torch.subject.memory import exhaustion_told
     from gradproof.frameworks.torch.introspection.source import source_of
@@ -59,9 +60,11 @@ def examine(
         exhaustion_told(),
         differentiating(),
         TorchSubject.of(func, inputs, wrt, semantics) as subject,
-        Bar(f"every entry of {subject.name}", wanted=options.progress) as bar,
+        Bar(subject.name, wanted=options.progress) as bar,
     ):
-        examination = Examination(subject, options, seed, incoming=incoming, progress=bar)
+        budget = Budget(options.budget, began=began)
+        subject.tally.before_each = _each(bar.pulse, budget.check)
+        examination = Examination(subject, options, seed, incoming=incoming, progress=bar, budget=budget)
         judgement = examination.judgement()
     file, line = source_of(func)
     checked = Checked(
@@ -76,6 +79,16 @@ def examine(
         line=line,
     )
     return publish(judgement, checked, tally=subject.tally, seconds=time.perf_counter() - began, seed=seed)
+
+
+def _each(*actions: Callable[[], None]) -> Callable[[], None]:
+    """Return a function that does all of these."""
+
+    def act() -> None:
+        for action in actions:
+            action()
+
+    return act
 
 
 def publish(judgement: Judgement, checked: Checked, *, tally: Tally, seconds: float, seed: int) -> Report:

@@ -57,6 +57,7 @@ class CheckOptions(TypedDict, total=False):
     probes: int
     seed: int | None
     explain: bool
+    budget: float | None
     progress: bool | None
 
 
@@ -76,13 +77,20 @@ class Options:
     probes: int = 1
     seed: int | None = None
     explain: bool = True
+    budget: float | None = None
     progress: bool | None = None
     step: float | None = None
     dtypes: bool = True
 
     def __post_init__(self) -> None:
         self._check_choices()
-        for name in ("rtol", "atol", "nondet_tol", "step"):  # a number of NumPy's, or a tensor of one, is one too
+        for name in (
+            "rtol",
+            "atol",
+            "nondet_tol",
+            "step",
+            "budget",
+        ):  # a number of NumPy's, or a tensor of one, is one too
             value = getattr(self, name)
             if value is not None and not isinstance(value, float | int) and hasattr(value, "__float__"):
                 object.__setattr__(self, name, _as_number(value))
@@ -91,6 +99,8 @@ class Options:
                 raise InputError(f"{name}={value!r}: pass a finite number that is not negative.")
         if self.step is not None and not (_is_number(self.step) and 0 < self.step < math.inf):
             raise InputError(f"eps={self.step!r}: pass a positive step, or leave it out to have it chosen.")
+        if self.budget is not None and not (_is_number(self.budget) and 0 < self.budget < math.inf):
+            raise InputError(f"budget={self.budget!r}: pass a positive number of seconds, or leave it out.")
         if isinstance(self.probes, bool) or not isinstance(self.probes, int) or not 1 <= self.probes <= 10_000:
             raise InputError(f"probes={self.probes!r}: pass a whole number from 1 to 10,000.")
         if self.seed is not None and (

@@ -14,7 +14,13 @@ import torch
 import gradproof
 from gradproof.report import progress
 from gradproof.report.progress import Bar
+from support.functions import doubled
 from support.points import ramp
+
+
+class Doubled(torch.nn.Module):
+    def forward(self, x):
+        return doubled(x)
 
 
 class Terminal(io.StringIO):
@@ -195,7 +201,17 @@ def test_a_long_check_shows_its_bar(monkeypatch):
     monkeypatch.setattr(progress, "PATIENCE", -1.0)
     gradproof.check(torch.sin, ramp(5), coverage="full", progress=True)
 
-    assert "every entry of sin" in terminal.getvalue()
+    assert "sin: every entry, reverse" in terminal.getvalue()
+
+
+def test_a_long_check_shows_each_of_its_stages(monkeypatch):
+    terminal = looked_at(monkeypatch)
+    monkeypatch.setattr(progress, "PATIENCE", -1.0)
+    function = torch.nn.Sequential(torch.nn.Tanh(), Doubled())
+    gradproof.check(function, ramp(5), progress=True, seed=0)
+
+    stages = ["probing, reverse", "diagnosing", "drawing where it is wrong", "contracts, reverse", "the part to blame"]
+    assert [stage for stage in stages if stage not in terminal.getvalue()] == []
 
 
 @pytest.mark.parametrize("wanted", [None, True, False])

@@ -34,6 +34,7 @@ class Reason(enum.Enum):
     NON_FINITE = "non-finite"
     MUTATION = "mutation"
     UNSUPPORTED = "unsupported"
+    BUDGET = "budget"
 
 
 @dataclass(frozen=True, slots=True)

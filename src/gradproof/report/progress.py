@@ -13,28 +13,48 @@ PATIENCE = 2.0  # seconds, before which nothing is shown
 class Bar:
     """A progress bar: a context manager that is called with how much is done, and of how much.
 
-    It appears after two seconds. If `wanted` is None, it appears only if standard error is a terminal.
+    It appears after two seconds. If `wanted` is None, it appears only if standard error is a terminal. `enter` begins a
+    stage of the work, of which it is not known how long it takes; `pulse` shows that it goes on.
     """
 
     def __init__(self, title: str, *, wanted: bool | None) -> None:
         self._title = title
+        self._stage = ""
         self._wanted = wanted
         self._began = time.monotonic()
         self._bar: Any = None
+        self._task: Any = None
+
+    def enter(self, stage: str) -> None:
+        """Begin a stage."""
+        self._stage = stage
+        if self._task is not None:
+            self._bar.remove_task(self._task)
+            self._task = None
+
+    def pulse(self) -> None:
+        """Show that the work goes on."""
+        self._shown()
 
     def __call__(self, done: int, of: int) -> None:
-        """Update the bar, once the check has taken long enough."""
-        if time.monotonic() - self._began < PATIENCE:
-            return
+        """Show how much is done, once the check has taken long enough."""
+        if self._shown():
+            self._bar.update(self._task, completed=done, total=of)
+
+    def _shown(self) -> bool:
+        """Return True if there is a bar, which is made when the check has taken long enough."""
+        if self._task is None and self._is_due():
+            if self._bar is None:
+                self._bar = _bar()
+                self._bar.start()
+            title = f"{self._title}: {self._stage}" if self._stage else self._title
+            self._task = self._bar.add_task(title, total=None)
+        return self._task is not None
+
+    def _is_due(self) -> bool:
         if self._wanted is None:
             self._wanted = sys.stderr.isatty()
-        if not self._wanted:
-            return
-        if self._bar is None:
-            self._bar = _bar()
-            self._bar.start()
-            self._task = self._bar.add_task(self._title, total=of)
-        self._bar.update(self._task, completed=done, total=of)
+        return self._wanted and time.monotonic() - self._began >= PATIENCE
 
     def __enter__(self) -> Bar:
         return self

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from gradproof._options import ContractName, Options
 from gradproof.engine.extras import extra
@@ -11,12 +12,16 @@ from gradproof.engine.subject import DerivativeError
 from gradproof.engine.verdict import Judgement
 from gradproof.frameworks.torch.contracts import CONTRACTS, Context, Contract, Outcome
 from gradproof.frameworks.torch.contracts.contract import KEPT, broken
+from gradproof.frameworks.torch.examination.budget import Budget
 from gradproof.frameworks.torch.examination.unsupported import all_plain, has_raised
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 
-def with_contracts(found: Judgement, subject: TorchSubject, mode: str, options: Options, seed: int) -> Judgement:
+def with_contracts(
+    found: Judgement, subject: TorchSubject, mode: str, options: Options, seed: int, budget: Budget | None = None
+) -> Judgement:
     """Return the judgement of a derivative with the findings and notes of the contracts of its mode."""
+    budget = budget or Budget(None, began=0.0)
     chosen = _chosen(subject, mode, options)
     if not chosen or not subject.inputs.size or not subject.outputs.size or _has_no_derivative(found):
         return found
@@ -25,9 +30,9 @@ def with_contracts(found: Judgement, subject: TorchSubject, mode: str, options: 
     findings: list[Finding] = []
     notes: list[str] = []
     for contract in chosen:
-        outcome = KEPT
+        outcome, test = KEPT, partial(_outcome, contract, subject, context)
         with extra(f"Contract '{contract.name}'", notes):
-            outcome = _outcome(contract, subject, context)
+            outcome = budget.checking(f"contract '{contract.name}'", test, KEPT)
         findings += outcome.findings
         notes += outcome.notes
         if outcome.absent and contract.name not in options.named_contracts:

@@ -14,7 +14,7 @@ from gradproof.engine.diagnosis import diagnosed
 from gradproof.engine.estimators.steps import first_step
 from gradproof.engine.extras import extra
 from gradproof.engine.findings import raised
-from gradproof.engine.jacobian.cover import Progress, judge_fully
+from gradproof.engine.jacobian.cover import judge_fully
 from gradproof.engine.judging import judge
 from gradproof.engine.options import Probing
 from gradproof.engine.pictures import heat_map
@@ -26,8 +26,10 @@ from gradproof.engine.thresholds import HANDFUL, MANY
 from gradproof.engine.verdict import Judgement
 from gradproof.engine.views import in_mode
 from gradproof.errors import InputError
+from gradproof.frameworks.torch.examination.budget import Budget
 from gradproof.frameworks.torch.examination.contract_runner import with_contracts
 from gradproof.frameworks.torch.examination.culprits import with_culprits
+from gradproof.frameworks.torch.examination.progress import Progress, Silent
 from gradproof.frameworks.torch.examination.unsupported import has_raised, is_unsupported, joined, unsupported
 from gradproof.frameworks.torch.internals import dual_level_is_open
 from gradproof.frameworks.torch.introspection.autograd_graph import (
@@ -55,11 +57,8 @@ SEMANTICS = {
 WRITES = "The function writes to {paths}: every call was given a copy of its own."
 REPEATS = 4  # pullbacks that are compared to measure nondeterminism
 MARGIN = 4.0  # times the largest difference among them: further pullbacks may differ more
+UNFINISHED = Judgement()  # of a derivative whose check the budget ended, as the report says in the end
 DOUBLE = 1e-15  # the spacing of double-precision numbers near one is below this
-
-
-def _silent(_done: int, _of: int) -> None:
-    """Show no progress."""
 
 
 class Examination:
@@ -74,9 +73,12 @@ class Examination:
         seed: int,
         *,
         incoming: Incoming | None = None,
-        progress: Progress = _silent,
+        progress: Progress | None = None,
+        budget: Budget | None = None,
     ) -> None:
-        self.subject, self.options, self.seed, self.progress = subject, options, seed, progress
+        self.subject, self.options, self.seed = subject, options, seed
+        self.progress = progress or Silent()
+        self.budget = budget or Budget(None, began=0.0)
         self.draws_maps = self.is_whole and options.explain
         self.finds_culprits = self.draws_maps and options.order == 1
         self.incoming = incoming or Incoming()
@@ -93,9 +95,14 @@ class Examination:
             whole = _mutated(self.subject.mutated)
         else:
             whole = joined(list(self._second_order() if self.options.order == 2 else self._first_order()))
-            whole = self._with_writes(whole) if self.subject.mutated else whole
-            with extra("The search for the wrong module", self.notes):
-                whole = with_culprits(whole, self.subject, self._part) if self.finds_culprits else whole
+            if self.subject.mutated:
+                whole = self.budget.checking("what writes change", partial(self._with_writes, whole), whole)
+            if self.finds_culprits:
+                self.progress.enter("looking for the part to blame")
+                blame = partial(with_culprits, whole, self.subject, self._part)
+                with extra("The search for the wrong module", self.notes):
+                    whole = self.budget.explaining("the part to blame", blame, whole)
+        whole = self.budget.concluded(whole)
         notes = (*dict.fromkeys(whole.notes), *self.subject.notes, *self.notes)
         return whole if notes == whole.notes else replace(whole, notes=notes)
 
@@ -129,8 +136,8 @@ class Examination:
         modes = self._modes()
         answers = {mode: self._judged(self.subject, mode, mode) for mode in modes}
         if len(answers) == 2:
-            answers = self._compared(answers)
-        if tiny := outputs_below_rounding(self.subject):
+            answers = self.budget.checking("both modes beside each other", partial(self._compared, answers), answers)
+        if tiny := self.budget.explaining("outputs of other sizes", partial(outputs_below_rounding, self.subject), list[str]()):
             self.notes.append(SHADOW.format(outputs=", ".join(tiny[:8])))
         yield from answers.values()
 
@@ -141,14 +148,18 @@ class Examination:
                 self.derivatives |= dict.fromkeys(labels)
                 yield from map(cut.named, labels)
                 continue
+            begin = partial(derivative, self.subject, inner, self.incoming)
             try:
-                derived = derivative(self.subject, inner, self.incoming)
+                derived = self.budget.checking(f"derivatives over {inner}", begin, None)
             except InputError:
                 raise
             except Exception as error:
                 for label in (f"{outer} over {inner}" for outer in outers):
                     failed = _failed(self.subject, label, inner, error)
                     yield unsupported(failed, label) if is_unsupported(self.subject, inner, failed) else failed
+                continue
+            if derived is None:
+                yield UNFINISHED
                 continue
             for outer in outers:
                 label = f"{outer} over {inner}"
@@ -218,27 +229,46 @@ class Examination:
         options, seed = self.options, self.seed
         ask = partial(judge_fully, progress=self.progress) if options.coverage == "full" else judge
         ask = without_cancelled_rounding(ask)
-        ask = natively = _explaining(ask) if options.explain else ask
+        ask = natively = self._explaining(ask) if options.explain else ask
         wide = widened(subject) if subject.numbers.precision > DOUBLE and options.step is None else None
         judged = shown = in_mode(for_the_engine(subject), mode)
         if wide is not None:
             shown = in_mode(for_the_engine(wide), mode)
             ask = partial(judge_rounded, wide=shown, judged=ask)
-        probing = self._probing(subject, mode)
+        probing = self.budget.checking(label, partial(self._probing, subject, mode), options.probing)
+        given: dict[str, Any] = {"probes": options.probes, "seed": seed, "options": probing}
+        self.progress.enter(f"every entry, {label}" if options.coverage == "full" else f"probing, {label}")
         with silence():
-            found = ask(judged, probes=options.probes, seed=seed, options=probing)
+            found = self.budget.checking(label, partial(ask, judged, **given), UNFINISHED)
             if wide is not None and has_raised(found) and _works(judged, seed):
                 self.notes.append(f"In double precision the derivative raises: {found.findings[0].message}")
-                shown, found = judged, natively(judged, probes=options.probes, seed=seed, options=probing)
+                shown, found = judged, self.budget.checking(label, partial(natively, judged, **given), UNFINISHED)
             if self.draws_maps and any(each.kind == "wrong-gradient" for each in found.findings):
                 blocks = HANDFUL if options.coverage == "full" else MANY
+                self.progress.enter("drawing where it is wrong")
+                draw = partial(heat_map, shown, seed, probing, blocks=blocks, measured=found.measured)
                 with extra("The heat map", self.notes):
-                    found = replace(found, maps=heat_map(shown, seed, probing, blocks=blocks, measured=found.measured))
-        found = with_contracts(found, subject, mode, options, seed).named(label)
+                    found = replace(found, maps=self.budget.explaining("the heat map", draw, ()))
+        self.progress.enter(f"contracts, {label}")
+        found = with_contracts(found, subject, mode, options, seed, self.budget).named(label)
         doubtful = found.verdict is not Verdict.PASS and mode == "reverse" and not subject.graphs.single_use
-        if doubtful and consumes_its_graph(subject, seed):
+        consumed = partial(consumes_its_graph, subject, seed)
+        if doubtful and self.budget.checking("another graph", consumed, False):
             return self._judged(subject.with_single_use_graphs(), mode, label)
         return unsupported(found, label) if is_unsupported(subject, mode, found) else _with_semantics(subject, found)
+
+    def _explaining(self, ask: Callable[..., Judgement]) -> Callable[..., Judgement]:
+        """Return a judge that also diagnoses what it finds wrong."""
+
+        def judged(subject: Subject, *, seed: int, **options: Any) -> Judgement:
+            found, notes = ask(subject, seed=seed, **options), list[str]()
+            if found.findings:
+                self.progress.enter("diagnosing")
+            with extra("The diagnosis", notes):
+                found = self.budget.explaining("the diagnosis", partial(diagnosed, subject, found, seed), found)
+            return replace(found, notes=(*found.notes, *notes)) if notes else found
+
+        return judged
 
     def _probing(self, subject: TorchSubject, mode: str) -> Probing:
         """Return the engine's options. A measured nondeterminism of the backward is tolerated in every entry."""
@@ -289,18 +319,6 @@ def _works(subject: Subject, seed: int) -> bool:
     except DerivativeError:
         return False
     return True
-
-
-def _explaining(ask: Callable[..., Judgement]) -> Callable[..., Judgement]:
-    """Return a judge that also diagnoses what it finds wrong."""
-
-    def judged(subject: Subject, *, seed: int, **options: Any) -> Judgement:
-        found, notes = ask(subject, seed=seed, **options), list[str]()
-        with extra("The diagnosis", notes):
-            found = diagnosed(subject, found, seed)
-        return replace(found, notes=(*found.notes, *notes)) if notes else found
-
-    return judged
 
 
 def _with_semantics(subject: TorchSubject, found: Judgement) -> Judgement:

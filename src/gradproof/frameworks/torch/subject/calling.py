@@ -28,12 +28,13 @@ REFUSED = "cannot have requires_grad True"  # torch's words for an argument that
 
 @dataclass(slots=True)
 class Tally:
-    """The calls and the time that a check has spent so far."""
+    """The calls and the time that a check has spent so far. `before_each` is called before every call."""
 
     evaluations: int = 0
     pullbacks: int = 0
     pushforwards: int = 0
     inside: float = 0.0
+    before_each: Callable[[], None] = lambda: None
 
 
 class Timed:
@@ -180,6 +181,7 @@ class Caller:
             self._generators.restore()
 
     def _called(self, tensors: Sequence[Tensor]) -> Any:
+        self.tally.before_each()
         self.tally.evaluations += 1
         if self.draws:
             self._generators.restore()

@@ -53,6 +53,7 @@ class Graphs:
         If the backward raises on the shared graph but not on a new one, graphs serve only once from now on.
         """
         subject = self._subject
+        subject.tally.before_each()
         subject.tally.pullbacks += 1
         try:
             with subject.caller.timed():
