@@ -96,7 +96,7 @@ def test_the_cost_counts_every_call_in_any_precision(dtype):
         calls += 1
         return scaled(x, 2.0).sin()
 
-    cost = check(counted, point(4).detach().to(dtype).requires_grad_(), seed=0).cost
+    cost = check(counted, point(4).detach().to(dtype).requires_grad_(), explain=False, seed=0).cost
 
     assert cost.evaluations == calls
 
@@ -150,7 +150,7 @@ def test_json_holds_the_wrong_entries():
 
     (finding,) = json.loads(report.to_json())["findings"]
 
-    assert finding["argument"] == "x"
+    assert finding["argument"] == "inputs[0]"
     (entry,) = finding["entries"]
     assert entry["index"] == [0]
     assert entry["claimed"] == report.findings[0].entries[0].claimed

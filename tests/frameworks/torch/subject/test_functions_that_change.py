@@ -115,7 +115,7 @@ def test_a_function_that_writes_to_one_input_names_it(dtype):
     report = check(function, (point(4, dtype=dtype), point(4, dtype=dtype)), seed=0)
 
     assert_inconclusive(report, Reason.MUTATION)
-    assert report.message.startswith("The function writes to x,")
+    assert report.message.startswith("The function writes to y,")
 
 
 def test_an_in_place_operation_on_a_leaf_is_torchs_own_error_with_a_note(dtype):

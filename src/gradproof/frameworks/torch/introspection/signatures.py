@@ -36,7 +36,7 @@ def argument_names(function: Callable[..., Any]) -> list[str]:
     """
     try:
         parameters = list(inspect.signature(_described(function)).parameters.values())
-    except (TypeError, ValueError):  # of a builtin, which has a schema if it is an operator
+    except (TypeError, ValueError, AttributeError):  # of a builtin, which has a schema if it is an operator
         return argument_names_of_operator(function)
     if _is_apply(function) and not _has_setup_context(function):
         parameters = parameters[1:]  # without ctx
