@@ -66,8 +66,8 @@ def compare(
     from gradproof.frameworks.torch.comparison.comparing import Comparing
     from gradproof.frameworks.torch.comparison.pair import Pair
     from gradproof.frameworks.torch.examination.contract_runner import with_contracts
-    from gradproof.frameworks.torch.subject.memory import exhaustion_told
     from gradproof.frameworks.torch.introspection.source import source_of
+    from gradproof.frameworks.torch.subject.memory import exhaustion_told
     from gradproof.frameworks.torch.subject.torch_subject import TorchSubject, differentiating
 
     began = time.perf_counter()

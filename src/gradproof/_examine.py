@@ -49,8 +49,8 @@ def examine(
     from gradproof.frameworks.torch.charts import Semantics
     from gradproof.frameworks.torch.examination.budget import Budget
     from gradproof.frameworks.torch.examination.examination import Examination
-    from gradproof.frameworks.torch.subject.memory import exhaustion_told
     from gradproof.frameworks.torch.introspection.source import source_of
+    from gradproof.frameworks.torch.subject.memory import exhaustion_told
     from gradproof.frameworks.torch.subject.torch_subject import TorchSubject, differentiating
 
     began = time.perf_counter()

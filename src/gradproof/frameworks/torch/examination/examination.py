@@ -137,7 +137,8 @@ class Examination:
         answers = {mode: self._judged(self.subject, mode, mode) for mode in modes}
         if len(answers) == 2:
             answers = self.budget.checking("both modes beside each other", partial(self._compared, answers), answers)
-        if tiny := self.budget.explaining("outputs of other sizes", partial(outputs_below_rounding, self.subject), list[str]()):
+        small = partial(outputs_below_rounding, self.subject)
+        if tiny := self.budget.explaining("outputs of other sizes", small, list[str]()):
             self.notes.append(SHADOW.format(outputs=", ".join(tiny[:8])))
         yield from answers.values()
 
