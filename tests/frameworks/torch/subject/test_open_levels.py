@@ -23,7 +23,7 @@ def test_an_input_that_carries_a_tangent_is_refused(modes):
         dual = forward_ad.make_dual(point(3).detach(), torch.ones(3, dtype=torch.float64))
         with pytest.raises(InputError, match=r"input carries a tangent already.*unpack_dual"):
             pushed(torch.sin, dual, wrt=0, modes=modes)
-        with pytest.raises(InputError, match=r"inputs\[1\] carries a tangent already"):
+        with pytest.raises(InputError, match=r"other carries a tangent already"):
             pushed(torch.mul, point(3), dual, modes=modes)
 
 

@@ -39,7 +39,7 @@ def source_of(function: Callable[..., Any], mode: str = "reverse") -> Source:
     if isinstance(owner, type) and issubclass(owner, Function):
         target = rule_of(owner, mode)
     elif isinstance(function, nn.Module):
-        target = type(function).forward
+        target = function.forward
     target = inspect.unwrap(getattr(target, "__func__", target))
     code = getattr(target, "__code__", None) or getattr(type(target).__call__, "__code__", None)
     return _place_of(code) if isinstance(code, CodeType) else Source()
