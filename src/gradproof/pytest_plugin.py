@@ -65,7 +65,7 @@ def _destination(config: pytest.Config) -> Path | None:
     try:
         return destination(config.invocation_params.dir / Path(file).expanduser())
     except OSError as error:
-        raise pytest.UsageError(f"--gradproof-report={file} cannot be written: {error}") from None
+        raise pytest.UsageError(f"--gradproof-report={file} cannot be written: {error.strerror or error}.") from None
 
 
 class Checker:

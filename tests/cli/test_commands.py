@@ -47,6 +47,27 @@ def no_inputs():
     return 1 / 0
 
 
+def leave(x):
+    raise SystemExit(0)
+
+
+def without_memory(x):
+    return x * torch.empty(1 << 55)
+
+
+def interrupted(x):
+    raise KeyboardInterrupt
+
+
+class Mute(Exception):
+    def __str__(self):
+        raise ValueError("no words")
+
+
+def mute(x):
+    raise Mute()
+
+
 layer = torch.nn.Linear(3, 2).double()
 constant = torch.ones(3, dtype=torch.float64, requires_grad=True)
 '''
@@ -147,6 +168,10 @@ def test_the_exit_code_tells_the_verdict(gradproof, arguments, code, out, err):
     [
         ["torch:sin", "complex128 randn(5)"],
         ["torch:mul", "randn(3)", "2.5"],
+        ["torch:mul", "randn(3)", "-2.5"],
+        ["torch:mul", "-randn(3)", "-1 * ones(3)", "--seed", "5"],
+        ["torch.mul", "randn(3)", "2.5"],
+        ["torch.nn.functional.silu", "randn(3)"],
         ["mine:product", "randn(3)", "fixed randn(3)"],
         ["mine:product", "mine:pair"],
         ["mine:product", "randn(3)", "mine:constant"],
@@ -200,7 +225,13 @@ def test_json_and_html_are_written(gradproof, here):
     ("arguments", "says"),
     [
         (["check", "torch:sin"], "Missing argument 'INPUT...'"),
-        (["check", "torch.sin", "randn(3)"], "write MODULE:NAME"),
+        (["check", "torch", "randn(3)"], "write MODULE:NAME"),
+        (["check", "torch.no_such_thing", "randn(3)"], "torch has no 'no_such_thing'"),
+        (["check", "mine:leave", "randn(3)"], "mine:leave could not be called: SystemExit: 0 (mine.py"),
+        (["check", "mine:mute", "randn(3)"], "mine:mute could not be called: Mute (mine.py"),
+        (["check", "torch:sin", "1+" * 3000 + "1"], "is no expression"),
+        (["check", "torch:sin", "randn(3)", "--seed", "99999999999"], "seed=99999999999"),
+        (["check", "torch:sin", "randn(3)", "--ful"], "No such option"),
         (["check", "torch:sinn", "randn(3)"], "torch has no 'sinn'. Did you mean"),
         (["check", "no_such_module:f", "randn(3)"], "There is no module 'no_such_module'"),
         (["check", "needy:f", "randn(3)"], "needy could not be imported: ModuleNotFoundError"),
@@ -217,7 +248,7 @@ def test_json_and_html_are_written(gradproof, here):
         (["check", "torch:sin", "randn(3)", "--modes", "sideways"], "choose from 'reverse' and 'forward'"),
         (["check", "torch:sin", "randn(3)", "--seed", "-1"], "seed=-1"),
         (["check", "torch:sin", "randn(3)", "--probes", "many"], "not a valid integer"),
-        (["check", "torch:sin", "randn(3)", "--html", "no/such/folder.html"], "cannot be written"),
+        (["check", "torch:sin", "randn(3)", "--html", "mine.py/page.html"], "cannot be written"),
         (["report"], "Missing argument"),
         (["report", "nothing.json"], "nothing.json cannot be read"),
         (["report", "mine.py"], "mine.py: This is no JSON"),
@@ -331,9 +362,102 @@ def test_the_doctor_tells_a_broken_installation(gradproof, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     result = gradproof("doctor")
 
-    assert result.exit_code == 1
+    assert result.exit_code == 4
     assert "✗ torch" in result.output
 
 
 def test_json_for_the_terminal_is_one_object(gradproof):
     assert json.loads(gradproof("check", "torch:sin", "randn(3)", "--json", "-").output)["verdict"] == "pass"
+
+
+# ── how the process ends ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "says"),
+    [
+        ("mine:without_memory", 4, "Memory ran out during the check"),
+        ("mine:interrupted", 130, "Interrupted."),
+    ],
+)
+def test_the_exit_code_tells_what_stopped_a_check(gradproof, name, code, says):
+    result = gradproof("check", name, "randn(3)")
+
+    assert result.exit_code == code, result.output
+    assert says in result.stderr
+
+
+def test_a_missing_framework_is_told(gradproof, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    result = gradproof("check", "math:sin", "randn(3)")
+
+    assert result.exit_code == 4
+    assert "PyTorch is not installed" in result.stderr
+
+
+def test_an_error_of_gradproof_itself_is_told_as_such(gradproof, monkeypatch):
+    monkeypatch.setattr("gradproof.cli.commands._inputs", lambda *_: 1 / 0)
+    result = gradproof("check", "torch:sin", "randn(3)")
+
+    assert result.exit_code == 4
+    assert "gradproof itself raised ZeroDivisionError" in result.stderr
+
+
+def test_a_file_that_cannot_be_written_is_told_before_the_check(gradproof, here):
+    result = gradproof("check", "mine:Half.apply", "randn(3)", "--json", "mine.py/a.json", "--html", "b.html")
+
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert not (here / "b.html").exists()
+
+
+def test_a_disk_that_is_full_costs_the_file_and_not_the_report(gradproof, monkeypatch):
+    def fails(*_):
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr("pathlib.Path.replace", fails)
+    result = gradproof("check", "mine:Half.apply", "randn(3)", "--json", "a.json")
+
+    assert result.exit_code == 4
+    assert result.stdout.startswith("FAIL")
+    assert "a.json could not be written: the disk is full" in result.stderr
+
+
+def test_a_reader_that_leaves_after_a_line_costs_nothing(here):
+    command = (
+        f"{SCRIPT} check mine:Half.apply 'randn(3)' --json a.json --html b.html | head -1; echo ${{PIPESTATUS[0]}}"
+    )
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=here)
+
+    assert done.stdout.split()[0] == "FAIL"
+    assert done.stdout.splitlines()[-1] == "1"
+    assert done.stderr == f"The report is in {here / 'b.html'}\n"
+    assert (here / "a.json").exists()
+
+
+@pytest.mark.parametrize("command", [[str(SCRIPT)], [sys.executable, "-m", "gradproof"]], ids=["script", "module"])
+def test_no_file_of_the_working_directory_takes_the_place_of_a_dependency(here, command):
+    for name in ("click", "rich", "jinja2", "torch"):
+        (here / f"{name}.py").write_text("raise SystemExit(77)\n")
+    done = subprocess.run([*command, "check", "mine:Half.apply", "randn(3)"], capture_output=True, text=True, cwd=here)
+
+    assert done.returncode == 1, done.stderr
+
+
+def test_a_module_that_is_named_is_taken_from_the_working_directory_first(gradproof, here, monkeypatch):
+    monkeypatch.delitem(sys.modules, "this", raising=False)
+    (here / "this.py").write_text("from torch import sin\n")
+
+    assert gradproof("check", "this:sin", "randn(3)").exit_code == 0
+    sys.modules.pop("this")
+
+
+def test_escape_sequences_of_a_report_from_elsewhere_are_shown_and_not_obeyed(gradproof, files, here):
+    data = json.loads((here / "a.json").read_text())
+    data["notes"] = ["\x1b[2J\x1b]0;owned\x07"]
+    (here / "a.json").write_text(json.dumps(data))
+
+    for arguments in (files[:1], files * 3):
+        output = gradproof("report", *arguments).output
+        assert "\x1b" not in output
+    assert r"\x1b[2J" in gradproof("report", files[0]).output

@@ -5,11 +5,11 @@ Each command imports torch and the renderers when it needs them, so that `gradpr
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
@@ -17,37 +17,21 @@ from gradproof._check import check as check_gradients
 from gradproof._compare import DRAWS
 from gradproof._compare import compare as compare_implementations
 from gradproof._examine import session
-from gradproof._options import CONTRACT_GROUPS, ContractName
-from gradproof._report import Report, reports_from_json, reports_to_html, reports_to_json
+from gradproof._options import CONTRACT_GROUPS, ContractName, Options
+from gradproof._report import Report, reports_from_json
+from gradproof.cli.delivery import IN_FULL, Delivery
+from gradproof.cli.exit_codes import ExitCode
+from gradproof.cli.group import Commands, Misuse, OnNumbers
 from gradproof.cli.naming import one_line, resolve
+from gradproof.cli.output import reader_may_leave, say
 from gradproof.engine.results import Verdict
-from gradproof.errors import InputError
+from gradproof.errors import InputError, OutOfMemoryError
 
 CONTRACT_NAMES = ", ".join((*ContractName, *CONTRACT_GROUPS))
-CODES = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.INCONCLUSIVE: 3}
-MISUSE = 2
-IN_FULL = 5  # reports: up to this many are shown in full, more in a line or two each
 DEMO_PAGE = "gradproof-demo.html"
 
 json_option = click.option("--json", "json_file", metavar="FILE", help="Write the report as JSON; - for the terminal.")
 html_option = click.option("--html", "html_file", metavar="FILE", help="Write the report as a page of its own.")
-
-
-class Misuse(click.ClickException):
-    """A request that cannot be fulfilled: the process exits with code 2."""
-
-    exit_code = MISUSE
-
-
-class Commands(click.Group):
-    """A group of commands that reports a user's mistake in a sentence and without a traceback."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run a command."""
-        try:
-            return super().invoke(ctx)
-        except (InputError, NotImplementedError) as error:
-            raise Misuse(str(error)) from None
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -55,11 +39,12 @@ class Commands(click.Group):
 def main() -> None:
     """Verify gradients with error bars instead of tolerances.
 
-    Exit codes: 0 all pass, 1 a gradient is wrong, 2 misuse, 3 inconclusive.
+    Exit codes: 0 all pass, 1 a gradient is wrong, 2 misuse, 3 inconclusive, 4 a missing framework or another failure,
+    130 interrupted.
     """
 
 
-@main.command()
+@main.command(cls=OnNumbers)
 @click.argument("function", metavar="MODULE:FUNCTION")
 @click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
 @click.option("--wrt", multiple=True, metavar="WHICH", help="Check this input alone: a position, name or path.")
@@ -82,7 +67,7 @@ def main() -> None:
 @click.option("--progress/--no-progress", default=None, help="A progress bar; by default on a terminal.")
 @json_option
 @html_option
-def check(function: str, inputs: tuple[str, ...], **options: Any) -> None:
+def check(function: str, inputs: tuple[str, ...], **options: Any) -> ExitCode:
     """Check the gradients of a function.
 
     MODULE:FUNCTION names it: torch:sin, package.module:Function.apply, or file.py:function.
@@ -92,10 +77,10 @@ def check(function: str, inputs: tuple[str, ...], **options: Any) -> None:
     """
     subject = _callable(function)
     options["modes"] = _listed(options["modes"])
-    _examine(partial(check_gradients, subject), inputs, options, f"{function} could not be called")
+    return _examine(partial(check_gradients, subject), inputs, options, f"{function} could not be called")
 
 
-@main.command()
+@main.command(cls=OnNumbers)
 @click.argument("function", metavar="MODULE:KERNEL")
 @click.argument("reference", metavar="MODULE:REFERENCE")
 @click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
@@ -105,14 +90,14 @@ def check(function: str, inputs: tuple[str, ...], **options: Any) -> None:
 @click.option("--seed", type=int, help="The seed of inputs and incoming gradients; a report states its own.")
 @json_option
 @html_option
-def compare(function: str, reference: str, inputs: tuple[str, ...], **options: Any) -> None:
+def compare(function: str, reference: str, inputs: tuple[str, ...], **options: Any) -> ExitCode:
     """Compare the values and gradients of a kernel with those of a reference.
 
     Both are named as for `gradproof check`, and so are the inputs, such as 'randn(128,256,dtype=bfloat16)'. No
     tolerance is needed: an entry is wrong if its error exceeds what the precision explains.
     """
     kernel, plain = _callable(function), _callable(reference)
-    _examine(
+    return _examine(
         partial(compare_implementations, kernel, plain),
         inputs,
         options,
@@ -124,8 +109,9 @@ def compare(function: str, reference: str, inputs: tuple[str, ...], **options: A
 @click.argument("files", nargs=-1, required=True, metavar="FILE.json...")
 @json_option
 @html_option
-def report(files: tuple[str, ...], json_file: str | None, html_file: str | None) -> None:
+def report(files: tuple[str, ...], json_file: str | None, html_file: str | None) -> ExitCode:
     """Render reports that were written as JSON, or merge several into one."""
+    delivery = Delivery.to(json_file, html_file)
     reports: list[Report] = []
     for file in files:
         try:
@@ -134,13 +120,13 @@ def report(files: tuple[str, ...], json_file: str | None, html_file: str | None)
             raise Misuse(f"{file} cannot be read: {error}") from None
         except InputError as error:
             raise Misuse(f"{file}: {error}") from None
-    _deliver(reports, json_file, html_file)
+    return delivery.deliver(reports)
 
 
 @main.command()
 @click.argument("title", default="")
 @click.option("--html", "html_file", default=DEMO_PAGE, show_default=True, help="Where to write the page.")
-def demo(title: str, html_file: str) -> None:
+def demo(title: str, html_file: str) -> ExitCode:
     """Check planted bugs, and compare with what torch's own check says about each.
 
     With a TITLE, or part of one, show the scenes of that title alone, in full.
@@ -148,55 +134,55 @@ def demo(title: str, html_file: str) -> None:
     from gradproof.cli.demo import played, scenes
     from gradproof.report.words import gist
 
+    delivery = Delivery.to(None, html_file)
     brief = not title and len(scenes()) > IN_FULL
     seen = []
     for shown in played(title):
         seen.append(shown)
         if brief:
-            click.secho(shown.title, bold=True)
-            click.echo(f"  {shown.report.verdict.value:<12}  {gist(shown.report)}")
-            click.echo(f"  {'torch':<12}  {shown.torch}")
+            say(shown.title, bold=True)
+            say(f"  {shown.report.verdict.value:<12}  {gist(shown.report)}")
+            say(f"  {'torch':<12}  {shown.torch}")
         else:
-            click.echo(f"── {shown.title} ".ljust(96, "─"))
-            shown.report.show()
-            click.echo()
+            say(f"── {shown.title} ".ljust(96, "─"))
+            with reader_may_leave():
+                shown.report.show()
+            say("")
     if not seen:
         raise Misuse(f"No scene is called {title!r}.")
     wrong = sum(shown.report.verdict is Verdict.FAIL for shown in seen)
     overlooked = sum(shown.overlooked for shown in seen)
-    click.echo(f"Found wrong: {wrong} of {len(seen)}; of these torch's check with fast_mode=True passes {overlooked}.")
-    _write_page([shown.report for shown in seen], html_file, "Planted bugs, and what gradproof says about them")
+    say(f"Found wrong: {wrong} of {len(seen)}; of these torch's check with fast_mode=True passes {overlooked}.")
+    delivery.write([shown.report for shown in seen], "Planted bugs, and what gradproof says about them")
+    delivery.announce()
+    return ExitCode.PASS
 
 
 @main.command()
-def doctor() -> None:
+def doctor() -> ExitCode:
     """Say what is installed here, and whether it works."""
     from gradproof.cli.doctor import diagnose
 
     healthy = True
     for line in diagnose():
         sign = {True: "✓", False: "✗", None: " "}[line.healthy]
-        click.echo(f"{sign} {line.what:<18} {line.found}")
+        say(f"{sign} {line.what:<18} {line.found}")
         healthy &= line.healthy is not False
-    sys.exit(0 if healthy else 1)
+    return ExitCode.PASS if healthy else ExitCode.FAILED
 
 
 def _examine(
     examine: Callable[..., Report], inputs: tuple[str, ...], options: dict[str, Any], complaint: str
-) -> NoReturn:
-    """Make the inputs, check or compare at them, deliver the report and exit; complain if a function raises."""
-    json_file, html_file = options.pop("json_file"), options.pop("html_file")
+) -> ExitCode:
+    """Make the inputs, check or compare at them, and deliver the report; complain if a function raises."""
+    delivery = Delivery.to(options.pop("json_file"), options.pop("html_file"))
     options["wrt"] = [int(each) if each.isdigit() else each for each in options["wrt"]] or None
     options["contracts"] = _listed(options["contracts"])
-    options["seed"] = session.chosen_seed(options["seed"])
+    options["seed"] = session.chosen_seed(Options(seed=options["seed"]).seed)
     given = _inputs(inputs, options["seed"])
-    try:
+    with _running(complaint):
         report = examine(given, **options)
-    except (InputError, NotImplementedError):
-        raise
-    except Exception as error:
-        raise Misuse(f"{complaint}: {one_line(error)}.") from None
-    _deliver([report], json_file, html_file)
+    return delivery.deliver([report])
 
 
 def _callable(text: str) -> Any:
@@ -220,7 +206,7 @@ def _inputs(texts: tuple[str, ...], seed: int) -> Any:
     from gradproof.cli.tensor_expressions import tensor_from
 
     generator = torch.Generator().manual_seed(seed)
-    made = [_made(text) if ":" in text else tensor_from(text, generator) for text in texts]
+    made = [_made(text.strip()) if ":" in text else tensor_from(text, generator) for text in texts]
     return made[0] if len(made) == 1 and ":" in texts[0] else tuple(made)
 
 
@@ -228,44 +214,16 @@ def _made(text: str) -> Any:
     factory = resolve(text)
     if not callable(factory):
         return factory
-    try:
+    with _running(f"{text} could not be called"):
         return factory()
-    except Exception as error:
-        raise Misuse(f"{text} could not be called: {one_line(error)}.") from None
 
 
-def _deliver(reports: list[Report], json_file: str | None, html_file: str | None) -> NoReturn:
-    """Show reports, write the files that were asked for, and exit with the code of the worst verdict."""
-    text = reports[0].to_json() if len(reports) == 1 else reports_to_json(reports)
-    if json_file == "-":
-        click.echo(text)
-    else:
-        _show(reports)
-    if json_file not in (None, "-"):
-        _write(str(json_file), text)
-    if html_file is not None:
-        _write_page(reports, html_file)
-    worst = [verdict for verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE) if any(r.verdict is verdict for r in reports)]
-    sys.exit(CODES[worst[0]] if worst else 0)
-
-
-def _show(reports: list[Report]) -> None:
-    from gradproof.report.terminal import brief
-
-    for each in reports:
-        if len(reports) <= IN_FULL:
-            each.show()
-        else:
-            click.echo(brief(each))
-
-
-def _write_page(reports: Iterable[Report], file: str, title: str = "") -> None:
-    _write(file, reports_to_html(reports, title=title))
-    click.echo(f"The report is in {file}", err=True)
-
-
-def _write(file: str, text: str) -> None:
+@contextmanager
+def _running(complaint: str) -> Iterator[None]:
+    """Turn whatever the user's code raises into a complaint; an exit too, which is none of this process."""
     try:
-        Path(file).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise Misuse(f"{file} cannot be written: {error}") from None
+        yield
+    except (InputError, NotImplementedError, OutOfMemoryError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise Misuse(f"{complaint}: {one_line(error)}.") from None

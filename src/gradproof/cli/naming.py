@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import importlib.metadata
 import importlib.util
+import re
 import sys
 import traceback
 from pathlib import Path
@@ -21,9 +23,7 @@ def resolve(text: str) -> Any:
     >>> resolve("math:sin")(0.0)
     0.0
     """
-    module_name, _, path = text.rpartition(":")
-    if not module_name or not path:
-        raise InputError(f"{text!r} names nothing: write MODULE:NAME or FILE.py:NAME, such as torch:sin.")
+    module_name, path = _split(text)
     found = _module(module_name)
     for part in path.split("."):
         try:
@@ -33,11 +33,35 @@ def resolve(text: str) -> Any:
     return found
 
 
+def _split(text: str) -> tuple[str, str]:
+    """Split a name into a module, or a file, and the path within it; `torch.relu` is `torch:relu`."""
+    module, colon, path = text.rpartition(":")
+    if not colon and "." in text and not text.endswith(".py"):
+        module, path = text, ""
+        while "." in module and not _exists(module):
+            module, _, last = module.rpartition(".")
+            path = f"{last}.{path}" if path else last
+    if not module or not path:
+        raise InputError(f"{text!r} names nothing: write MODULE:NAME or FILE.py:NAME, such as torch:sin.")
+    return module, path
+
+
+def _exists(module: str) -> bool:
+    _look_here_last()
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):  # of a parent that is no package
+        return False
+
+
 def one_line(error: BaseException) -> str:
     """Describe an error of the user's code in one line: its type, its message, and where it was raised."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _ours(frame.filename)]
     where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
-    text = str(error).splitlines()
+    try:
+        text = str(error).splitlines()
+    except Exception:  # the words of an error are code of the user's too
+        text = []
     return f"{type(error).__name__}: {text[0] if text else ''}".rstrip(": ") + where
 
 
@@ -46,10 +70,9 @@ def _ours(filename: str) -> bool:
 
 
 def _module(name: str) -> Any:
-    if "" not in sys.path and (here := str(Path.cwd())) not in sys.path:
-        sys.path.insert(0, here)  # as `python -m` does; a script has its own folder there instead
+    _look_here_last()
     try:
-        return _from_file(Path(name)) if name.endswith(".py") else importlib.import_module(name)
+        return _from_file(Path(name)) if name.endswith(".py") else _named(name)
     except ModuleNotFoundError as error:
         missing = error.name or name
         if name == missing or name.startswith(f"{missing}."):
@@ -61,6 +84,31 @@ def _module(name: str) -> Any:
         raise InputError(f"{name} could not be imported: {one_line(error)}.") from None
 
 
+def _look_here_last() -> None:
+    """Let modules of the working directory be imported, where no installed one has their name.
+
+    A file called `torch.py` must not take the place of a dependency without being asked for.
+    """
+    here = str(Path.cwd())
+    if "" not in sys.path and here not in sys.path:
+        sys.path.append(here)
+
+
+def _named(name: str) -> Any:
+    """Import a module by its name; one of the working directory first, since it was asked for."""
+    first, _, inside = name.partition(".")
+    own = Path(f"{first}.py")
+    if not inside and first not in sys.modules and not _is_needed(first) and own.is_file():
+        return _from_file(own)
+    return importlib.import_module(name)
+
+
+def _is_needed(name: str) -> bool:
+    """Return True for the name of gradproof or of something that it is built on."""
+    required = importlib.metadata.requires("gradproof") or []
+    return name in {"gradproof", *(re.split(r"[^\w]", each, maxsplit=1)[0] for each in required)}
+
+
 def _from_file(path: Path) -> Any:
     if not path.is_file():
         raise InputError(f"There is no file {str(path)!r}.")
@@ -69,7 +117,12 @@ def _from_file(path: Path) -> Any:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules.setdefault(path.stem, module)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        if sys.modules.get(path.stem) is module:
+            del sys.modules[path.stem]
+        raise
     return module
 
 

@@ -29,6 +29,7 @@ DTYPES = {
         torch.bool,
     )
 }
+LONG = 200  # characters of an expression that are shown
 FIXED = "fixed"  # needs no gradient
 LAYOUTS = ("coo", "csr", "csc", "bsr", "bsc")
 OPERATIONS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -56,8 +57,8 @@ def tensor_from(text: str, generator: torch.Generator) -> Any:
         fixed, dtype = (True, dtype) if word == FIXED else (fixed, DTYPES[word])
     try:
         tree = ast.parse(rest.strip(), mode="eval").body
-    except (SyntaxError, ValueError):
-        raise InputError(f"The input {text!r} is no expression. {_help()}") from None
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise InputError(f"The input {_shortened(text)} is no expression. {_help()}") from None
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Sparse .* tensor support is in beta")  # torch says it once
@@ -66,11 +67,15 @@ def tensor_from(text: str, generator: torch.Generator) -> Any:
         raise
     except (TypeError, ValueError, RuntimeError, ArithmeticError, MemoryError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"The input {text!r} cannot be made: {reason}. {_help()}") from None
+        raise InputError(f"The input {_shortened(text)} cannot be made: {reason}. {_help()}") from None
     if not fixed:
         for each in _tensors(value):
             each.requires_grad_(each.is_floating_point() or each.is_complex())
     return value
+
+
+def _shortened(text: str) -> str:
+    return repr(text if len(text) <= LONG else f"{text[:LONG]}…")
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:
