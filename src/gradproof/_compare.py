@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from gradproof._examine import publish, session
 from gradproof._options import Options
 from gradproof._report import GradientError, Report
 from gradproof.engine.results import Checked
 from gradproof.errors import InputError
+
+if TYPE_CHECKING:
+    from gradproof.engine.verdict import Judgement
 
 DRAWS = 4  # of inputs, the given ones first
 
@@ -67,17 +70,24 @@ def compare(
     from gradproof.frameworks.torch.comparison.pair import Pair
     from gradproof.frameworks.torch.examination.contract_runner import with_contracts
     from gradproof.frameworks.torch.introspection.source import source_of
+    from gradproof.frameworks.torch.subject.arguments import tensors_in
+    from gradproof.frameworks.torch.subject.caller_state import CallerState, undisturbed
     from gradproof.frameworks.torch.subject.memory import exhaustion_told
     from gradproof.frameworks.torch.subject.torch_subject import TorchSubject, differentiating
 
     began = time.perf_counter()
     seed = session.chosen_seed(options.seed)
-    with exhaustion_told(), differentiating():
+
+    def judged(state: CallerState) -> tuple[Pair, Judgement]:
         pair = Pair(func, reference, inputs, wrt)
         judgement = Comparing(pair, seed).judgement(draws)
         if contracts and pair.varied:
-            with TorchSubject.of(func, inputs, wrt) as subject:
+            with TorchSubject.of(func, inputs, wrt, state=state) as subject:
                 judgement = with_contracts(judgement, subject, "reverse", options, seed)
+        return pair, judgement
+
+    with exhaustion_told(), differentiating():
+        pair, judgement = undisturbed((func, reference), tensors_in(inputs), judged)
     file, line = source_of(func)
     checked = Checked(
         name=pair.kernel.call.name,

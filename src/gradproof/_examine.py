@@ -50,22 +50,27 @@ def examine(
     from gradproof.frameworks.torch.examination.budget import Budget
     from gradproof.frameworks.torch.examination.examination import Examination
     from gradproof.frameworks.torch.introspection.source import source_of
+    from gradproof.frameworks.torch.subject.arguments import tensors_in
+    from gradproof.frameworks.torch.subject.caller_state import CallerState, undisturbed
     from gradproof.frameworks.torch.subject.memory import exhaustion_told
     from gradproof.frameworks.torch.subject.torch_subject import TorchSubject, differentiating
 
     began = time.perf_counter()
     seed = session.chosen_seed(options.seed)
     semantics = Semantics(masked=options.masked, complete=options.coverage == "full", seed=seed)
-    with (
-        exhaustion_told(),
-        differentiating(),
-        TorchSubject.of(func, inputs, wrt, semantics) as subject,
-        Bar(subject.name, wanted=options.progress) as bar,
-    ):
-        budget = Budget(options.budget, began=began)
-        subject.tally.before_each = _each(bar.pulse, budget.check)
-        examination = Examination(subject, options, seed, incoming=incoming, progress=bar, budget=budget)
-        judgement = examination.judgement()
+
+    def judged(state: CallerState) -> tuple[TorchSubject, Examination, Judgement]:
+        with (
+            TorchSubject.of(func, inputs, wrt, semantics, state) as subject,
+            Bar(subject.name, wanted=options.progress) as bar,
+        ):
+            budget = Budget(options.budget, began=began)
+            subject.tally.before_each = _each(bar.pulse, budget.check)
+            examination = Examination(subject, options, seed, incoming=incoming, progress=bar, budget=budget)
+            return subject, examination, examination.judgement()
+
+    with exhaustion_told(), differentiating():
+        subject, examination, judgement = undisturbed(func, tensors_in(inputs), judged)
     file, line = source_of(func)
     checked = Checked(
         name=subject.name,

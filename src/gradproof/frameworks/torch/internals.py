@@ -6,9 +6,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, _efficientzerotensor, nn
-from torch._C import _functions
+from torch._C import _functions, _functorch
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.autograd import forward_ad
+
+from gradproof.frameworks.torch.exclusion import DUAL_LEVEL, Exclusion
 
 
 def version_of(tensor: Tensor) -> int:
@@ -21,8 +23,8 @@ def version_of(tensor: Tensor) -> int:
 
 
 def dual_level_is_open() -> bool:
-    """Return True inside a `forward_ad.dual_level`."""
-    return forward_ad._current_level >= 0
+    """Return True inside a `forward_ad.dual_level`, unless another thread's check has opened it."""
+    return forward_ad._current_level >= 0 and not Exclusion.of_another_thread(DUAL_LEVEL)
 
 
 def is_zero_tensor(tensor: Tensor) -> bool:
@@ -61,9 +63,23 @@ def mark_as_parameter(tensor: Tensor) -> None:
     tensor._is_param = True  # what isinstance of nn.Parameter looks at
 
 
-def buffers_of(module: nn.Module) -> dict[str, Tensor | None]:
-    """Return the dict in which a module keeps its own buffers."""
-    return module._buffers
+def members_of(module: nn.Module) -> list[dict[str, Any]]:
+    """Return the dicts in which a module keeps its own parameters and buffers; none for a compiled module."""
+    return [place for place in (module._parameters, module._buffers) if isinstance(place, dict)]
+
+
+def open_levels() -> tuple[int, int]:
+    """Return how many levels of dual numbers and of transformations of `torch.func` are open in this thread."""
+    return int(dual_level_is_open()), _functorch.get_dynamic_layer_stack_depth()
+
+
+def close_levels(wanted: tuple[int, int]) -> None:
+    """Close the levels that were opened since there were as many as wanted."""
+    duals, layers = wanted
+    if dual_level_is_open() and not duals:
+        forward_ad.exit_dual_level()  # type: ignore[no-untyped-call]  # torch's own
+    if _functorch.get_dynamic_layer_stack_depth() > layers:
+        _functorch.pop_dynamic_layer_stack_and_undo_to_depth(layers)
 
 
 def stall_stream(cycles: int) -> None:

@@ -6,13 +6,13 @@ its mask.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 from torch.masked import MaskedTensor, masked_tensor
 
+from gradproof.frameworks.torch.exclusion import without_warnings
 from gradproof.sparse.pattern.grid import piece_of
 from gradproof.sparse.pattern.layouts import index_tensors, stored_values, with_values
 from gradproof.sparse.pattern.layouts import is_sparse as is_sparse
@@ -38,8 +38,7 @@ def data_and_mask(tensor: MaskedTensor) -> tuple[Tensor, Tensor]:
 
 def masked(data: Tensor, mask: Tensor) -> Tensor:
     """Make a masked tensor, without torch's warning that they are a prototype."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
+    with without_warnings(UserWarning):
         return masked_tensor(data, mask)
 
 

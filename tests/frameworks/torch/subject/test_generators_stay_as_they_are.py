@@ -111,3 +111,36 @@ def test_draws_inside_the_backward_are_held_fixed():
         )
 
     assert run(checkpointed, point(30)).passed
+
+
+OWN = {
+    "torch": (lambda: torch.Generator().manual_seed(1), lambda own: torch.rand((), generator=own).item()),
+    "NumPy": (lambda: np.random.default_rng(1), lambda own: float(own.random())),
+    "NumPy twister": (lambda: np.random.Generator(np.random.MT19937(1)), lambda own: float(own.random())),
+    "NumPy of old": (lambda: np.random.RandomState(1), lambda own: float(own.standard_normal())),
+    "Python": (lambda: random.Random(1), lambda own: own.gauss(0, 1)),
+}
+
+
+@pytest.mark.parametrize("kind", OWN)
+def test_a_generator_of_the_function_s_own_is_held_fixed_and_given_back(kind):
+    make, draw = OWN[kind]
+    own = make()
+
+    assert run(lambda x: x.sin() * (2 + draw(own)), point(4)).passed
+
+    assert draw(own) == draw(make())
+
+
+def test_a_wrong_gradient_behind_a_generator_of_its_own_is_found():
+    own = torch.Generator().manual_seed(1)
+
+    report = run(lambda x: doubled(x) * torch.rand(x.shape, generator=own, dtype=x.dtype), point(30))
+
+    assert report.verdict is Verdict.FAIL
+
+
+def test_draws_from_the_system_s_randomness_cannot_be_held_fixed():
+    system = random.SystemRandom()
+
+    assert run(lambda x: x.sin() * system.random(), point(4)).verdict is Verdict.INCONCLUSIVE

@@ -127,3 +127,22 @@ def test_an_interrupt_inside_the_function_leaves_the_generators_as_they_are():
     with pytest.raises(KeyboardInterrupt):
         check(interrupted, point(4), seed=0)
     assert states() == before
+
+
+def test_modes_that_the_function_changes_are_put_back():
+    def changing(x):
+        torch.set_default_dtype(torch.float64)
+        torch.set_num_threads(before + 1)
+        torch.use_deterministic_algorithms(True)
+        y = x.sin()
+        torch.set_grad_enabled(False)
+        return y
+
+    before = torch.get_num_threads()
+
+    assert run(changing, point(4)).passed
+
+    assert torch.is_grad_enabled()
+    assert torch.get_default_dtype() is torch.float32
+    assert torch.get_num_threads() == before
+    assert not torch.are_deterministic_algorithms_enabled()

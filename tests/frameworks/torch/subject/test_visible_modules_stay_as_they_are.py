@@ -71,6 +71,11 @@ REACHES = {
     "as a default": lambda module: lambda x, module=module: module(x),
     "in a partial": lambda module: functools.partial(lambda module, x: module(x), module),
     "as an attribute of self": lambda module: Holder(module).run,
+    "as an attribute of an attribute": lambda module: Holder(Holder(module).run).run,
+    "in a container in a container": lambda module: (lambda held: lambda x: held["all"][0][0](x))({"all": [(module,)]}),
+    "as the function of a partial": functools.partial,
+    "in a data-parallel module": nn.DataParallel,
+    "in another function": lambda module: (lambda inner: lambda x: inner(x))(lambda x: module(x)),
 }
 
 
@@ -95,3 +100,55 @@ def test_buffers_that_were_made_in_inference_mode_are_no_obstacle():
     norm.requires_grad_(False)
 
     assert check(lambda x: norm.running_mean.sum().item() + x.sin(), (point(4, 3),)).passed
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
+def test_the_buffers_of_a_compiled_module_stay_as_they_are():
+    script = torch.jit.script(nn.BatchNorm1d(3).double())
+    before = {name: tensor.clone() for name, tensor in script.state_dict().items()}
+
+    assert check(script, point(4, 3)).passed
+
+    assert all(torch.equal(before[name], tensor) for name, tensor in script.state_dict().items())
+
+
+class Accumulating(torch.autograd.Function):
+    """A product whose backward adds to the gradient of its weight by itself."""
+
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x)
+        ctx.weight = weight
+        return x * weight.detach()
+
+    @staticmethod
+    def backward(ctx, incoming):
+        (x,) = ctx.saved_tensors
+        with torch.enable_grad():
+            (x.detach() * ctx.weight).backward(incoming)
+        return incoming * ctx.weight.detach(), None
+
+
+@pytest.mark.parametrize("given", [None, 2.0])
+def test_the_gradients_that_a_backward_adds_up_by_itself_are_taken_back(given):
+    weight = torch.full((3,), 1.5, dtype=torch.float64, requires_grad=True)
+    weight.grad = held = None if given is None else torch.full_like(weight, given).detach()
+
+    assert check(lambda x: Accumulating.apply(x, weight), point(3)).passed
+
+    assert weight.grad is held
+    assert held is None or held.tolist() == [given] * 3
+
+
+def test_captured_tensors_that_a_function_writes_to_stay_as_they_are():
+    calls, weight = torch.zeros(()), nn.Parameter(torch.full((3,), 5.0, dtype=torch.float64))
+
+    def function(x):
+        calls.add_(1)
+        weight.data.clamp_(max=1.0)
+        return x * weight
+
+    check(function, point(3))
+
+    assert calls.item() == 0
+    assert weight.tolist() == [5.0] * 3

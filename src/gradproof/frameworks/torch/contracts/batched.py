@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 import torch
 from torch import Tensor
 
@@ -12,6 +10,7 @@ from gradproof.frameworks.torch.contracts.comparison import gradient_gap
 from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
 from gradproof.frameworks.torch.contracts.pullbacks import coordinates
 from gradproof.frameworks.torch.contracts.vmap_rules import vmap_rules
+from gradproof.frameworks.torch.exclusion import without_warnings
 from gradproof.frameworks.torch.subject.error_messages import describe
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
@@ -59,8 +58,7 @@ def _at_once(subject: TorchSubject, cotangents: list[Tensor]) -> list[Tensor | N
         return tuple(gradient for gradient in found if gradient is not None)
 
     subject.tally.pullbacks += len(cotangents)
-    with warnings.catch_warnings(), subject.caller.timed():
-        warnings.simplefilter("ignore")  # a rule that torch batches by a loop is slow, not wrong
+    with without_warnings(), subject.caller.timed():  # of slow rules
         batch = iter(
             torch.func.vmap(pull, randomness="same")(*(torch.stack(piece) for piece in zip(*pieces, strict=True)))
         )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 import torch
 from torch import Tensor
 
@@ -11,6 +9,7 @@ from gradproof._options import ContractName
 from gradproof.engine.subject import Step
 from gradproof.frameworks.torch.contracts.comparison import tangent_gap
 from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
+from gradproof.frameworks.torch.exclusion import without_warnings
 from gradproof.frameworks.torch.storage import replica
 from gradproof.frameworks.torch.subject.arguments import Call
 from gradproof.frameworks.torch.subject.dual_numbers import apart
@@ -56,8 +55,10 @@ def _at_once(subject: TorchSubject, directions: list[Tensor]) -> list[Tensor]:
         return found
 
     subject.tally.pushforwards += len(directions)
-    with warnings.catch_warnings(), subject.caller.timed(calling=True):
-        warnings.simplefilter("ignore")  # a rule that torch batches by a loop is slow, not wrong
+    with (
+        without_warnings(),
+        subject.caller.timed(calling=True),
+    ):  # a rule that torch batches by a loop is slow, not wrong
         batch = torch.func.vmap(push, randomness="same")(*(torch.stack(piece) for piece in zip(*pieces, strict=True)))
     rows = [[part[row] for part in batch] for row in range(len(directions))]
     if not all(subject.outputs.fits(row) for row in rows):

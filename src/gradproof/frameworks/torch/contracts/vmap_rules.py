@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from gradproof._options import ContractName
 from gradproof.engine.subject import Step
 from gradproof.frameworks.torch.contracts.comparison import gap, noise_of_pullback, noise_of_values
 from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
+from gradproof.frameworks.torch.exclusion import without_warnings
 from gradproof.frameworks.torch.introspection.autograd_graph import custom_functions, has_batching_rule
 from gradproof.frameworks.torch.storage import replica
 from gradproof.frameworks.torch.subject.arguments import Call
@@ -83,8 +83,11 @@ def _at_once(subject: TorchSubject, step: Tensor, cotangent: Tensor) -> tuple[li
 
     subject.tally.evaluations += 2
     subject.tally.pullbacks += 2
-    with warnings.catch_warnings(), subject.caller.timed(calling=True), torch.enable_grad():
-        warnings.simplefilter("ignore")  # a rule that torch batches by a loop is slow, not wrong
+    with (
+        without_warnings(),
+        subject.caller.timed(calling=True),
+        torch.enable_grad(),
+    ):  # a rule that torch batches by a loop is slow, not wrong
         batch = torch.func.vmap(function, randomness="same")(*leaves)
         values = _rows(batch)
         if not all(map(subject.outputs.fits, values)):

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from gradproof.frameworks.torch import trees
-from gradproof.frameworks.torch.introspection.closure_inspection import visible_modules
+from gradproof.frameworks.torch.exclusion import Exclusion
+from gradproof.frameworks.torch.introspection.reach import reach_of
 
 STORED = 1 << 24  # entries of tensors that are kept, all together
 Kind = type[torch.autograd.Function]
@@ -62,6 +63,7 @@ class Trace:
                 self._stack.callback(before.remove)
                 after = module.register_forward_hook(self._left_module, always_call=True)
                 self._stack.callback(after.remove)
+            self._stack.enter_context(Exclusion(self._kinds))  # which other modules may apply too
             for kind in self._kinds:
                 self._stack.enter_context(_wrapped(kind, functools.partial(self._applied, kind)))
         except BaseException:
@@ -98,16 +100,8 @@ class Trace:
 
 
 def modules_of(function: Any) -> dict[nn.Module, str]:
-    """Return the modules inside a module, or those that a function captures, each with its name."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    if isinstance(function, nn.Module):
-        return {module: name for name, module in function.named_modules() if module is not function}
-    found: dict[nn.Module, str] = {}
-    for root, value in visible_modules(function).items():
-        for name, module in value.named_modules():
-            found.setdefault(module, f"{root}.{name}" if name else root)
-    return found
+    """Return the modules inside a module, or those that a function can reach, each with its name."""
+    return {module: path for path, module in reach_of(function).modules.items() if module is not function}
 
 
 def _kept(leaf: Any) -> Any:

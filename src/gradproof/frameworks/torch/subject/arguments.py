@@ -182,6 +182,11 @@ def differentiable(tensor: Tensor) -> bool:
     return tensor.dtype.is_floating_point or tensor.dtype.is_complex
 
 
+def tensors_in(inputs: Any) -> list[Tensor]:
+    """Return the tensors among nested inputs."""
+    return [leaf for _, leaf in trees.leaves(inputs, "") if isinstance(leaf, Tensor)]
+
+
 def _is_opaque(tensor: Tensor) -> bool:
     """Return True if only oneDNN can read the tensor's memory."""
     return tensor.is_mkldnn

@@ -5,7 +5,6 @@ One row of a batch is compared with the same evaluation without vmap. If they di
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from torch import Tensor
 
 from gradproof.errors import MemoryExhaustedError
 from gradproof.frameworks.torch.charts import spread
+from gradproof.frameworks.torch.exclusion import without_warnings
 from gradproof.frameworks.torch.storage import as_real, fills_its_storage, real_dtype
 from gradproof.frameworks.torch.subject.dual_numbers import push
 from gradproof.frameworks.torch.subject.spaces import Space
@@ -175,8 +175,7 @@ def _own(stacks: list[Tensor]) -> list[Tensor]:
 
 
 def _vmapped(function: Callable[..., Any], stacks: Sequence[Tensor]) -> Sequence[Tensor]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch warns about slow batching rules, which is no concern of the user's here
+    with without_warnings():  # torch warns about slow batching rules, which is no concern of the user's here
         return torch.func.vmap(function, randomness="same")(*stacks)  # type: ignore[no-any-return]  # it wraps a function of ours
 
 

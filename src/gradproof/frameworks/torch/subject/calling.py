@@ -15,10 +15,12 @@ from torch.autograd import forward_ad
 
 from gradproof.errors import InputError
 from gradproof.frameworks.torch import trees
+from gradproof.frameworks.torch.exclusion import PROCESS, Exclusion
 from gradproof.frameworks.torch.internals import dual_level_is_open, is_transformed, version_of
+from gradproof.frameworks.torch.introspection.reach import reach_of
 from gradproof.frameworks.torch.storage import fills_its_storage, is_plain, replica, same_numbers
 from gradproof.frameworks.torch.subject.arguments import Call, Slot, differentiable
-from gradproof.frameworks.torch.subject.captured_tensors import HeldBuffers
+from gradproof.frameworks.torch.subject.caller_state import CallerState
 from gradproof.frameworks.torch.subject.memory import stop_if_memory_ran_out
 from gradproof.frameworks.torch.subject.random_state import HeldGenerators
 
@@ -55,6 +57,33 @@ class Timed:
         stop_if_memory_ran_out(error)
 
 
+class Drawing(Timed):
+    """The same for code that draws random numbers: from a given state on, and as if it had not in the end."""
+
+    __slots__ = ("_alone", "_before", "_start")
+
+    def __init__(self, tally: Tally, start: HeldGenerators, before: HeldGenerators) -> None:
+        super().__init__(tally)
+        self._start, self._before, self._alone = start, before, Exclusion([PROCESS])
+
+    def __enter__(self) -> None:
+        self._alone.__enter__()
+        try:
+            self._start.restore()
+            super().__enter__()
+        except BaseException:
+            self._alone.__exit__()
+            raise
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        try:
+            self._before.moved()  # so that it knows which to restore
+            self._before.restore()
+        finally:
+            self._alone.__exit__()
+            super().__exit__(kind, error, traceback)
+
+
 class BypassedError(Exception):
     """The function uses the caller's own tensors and not its arguments, so that this derivative cannot be computed."""
 
@@ -68,7 +97,11 @@ class Caller:
     calls. These tensors then hold other memory while a call runs, and their own again afterwards.
     """
 
-    def __init__(self, call: Call, varied: list[int], slots: list[Slot], tally: Tally) -> None:
+    def __init__(
+        self, call: Call, varied: list[int], slots: list[Slot], tally: Tally, state: CallerState | None = None
+    ) -> None:
+        """`state` is that of the caller's before the check; by default as it is now."""
+        self.state = state or CallerState(reach_of(call.function))
         self.call, self.varied, self.slots, self.tally = call, varied, slots, tally
         self._tensors = [slot.tensor for slot in slots]
         self._rest: list[tuple[int, Callable[[], Tensor]]] = []
@@ -77,8 +110,6 @@ class Caller:
         self.draws = self.needs_graph = False
         self.written: list[bool] = []
         self.paths: list[str] = []
-        self._generators = HeldGenerators()
-        self._buffers = HeldBuffers(call.function)
 
     def at_the_point(self) -> tuple[list[Tensor], Any]:
         """Return private copies of all tensors, and the result of a call on them with a graph."""
@@ -88,8 +119,25 @@ class Caller:
                 copy.requires_grad_()
         for number in self.varied:
             copies[number].requires_grad_()
+        with Exclusion([PROCESS]):
+            generators = self.state.generators
+            if generators.moved():
+                generators.restore()
+            result = self._first(copies)
+            if not self.draws and generators.moved():
+                self.draws, self._after = True, generators.now()
+                generators.restore()
+        self.written = [not _same(slot.tensor, copy) for slot, copy in zip(self.slots, copies, strict=True)]
+        for number in self.call.bypassed:
+            copies[number] = self.slots[number].tensor  # which is what the graph leads to
+        rest = (number for number in range(len(copies)) if number not in self.varied)
+        self._rest = [(number, _copier(self._tensors[number], written=self.written[number])) for number in rest]
+        return copies, result
+
+    def _first(self, copies: list[Tensor]) -> Any:
+        """Return the result of a call with a graph at the point, where an error is one of the function's."""
         try:
-            result = self._graphed(copies)
+            return self._graphed(copies)
         except BaseException as error:
             self.restore()
             self._refuse_what_torch_refuses(error)
@@ -98,15 +146,6 @@ class Caller:
                     f"gradproof: {self.call.name} raised this at the given inputs, before anything was checked."
                 )
             raise
-        self.draws = self._generators.moved()
-        if self.draws:
-            self._after = self._generators.now()
-        self.written = [not _same(slot.tensor, copy) for slot, copy in zip(self.slots, copies, strict=True)]
-        for number in self.call.bypassed:
-            copies[number] = self.slots[number].tensor  # which is what the graph leads to
-        rest = (number for number in range(len(copies)) if number not in self.varied)
-        self._rest = [(number, _copier(self._tensors[number], written=self.written[number])) for number in rest]
-        return copies, result
 
     def _refuse_what_torch_refuses(self, error: BaseException) -> None:
         """Raise an error that names the inputs of `wrt` with respect to which torch has no derivative."""
@@ -168,28 +207,28 @@ class Caller:
 
         A call draws the same numbers as the first call. A backward draws the numbers that follow, as it does in use.
         """
-        if self.draws and calling:
-            self._generators.restore()
-        elif self.draws and not self._generators.moved():
-            self._after.restore()
-        return Timed(self.tally)
+        if not self.draws:
+            return Timed(self.tally)
+        before = self.state.generators
+        return Drawing(self.tally, before if calling else self._after, before)
 
     def restore(self) -> None:
-        """Restore the random generators and the buffers of visible modules."""
-        self._buffers.restore()
-        if self.draws or self._generators.moved():
-            self._generators.restore()
+        """Restore what calls may have changed of the caller's."""
+        self.state.restore()
 
     def _called(self, tensors: Sequence[Tensor]) -> Any:
         self.tally.before_each()
         self.tally.evaluations += 1
-        if self.draws:
-            self._generators.restore()
-        with Timed(self.tally):
-            if not self.call.bypassed:
-                return self.call.invoke(tensors)
-            with self._lending(tensors) as own:
-                return self.call.invoke(own)
+        enabled = torch.is_grad_enabled()
+        try:
+            with self.timed(calling=True):
+                if not self.call.bypassed:
+                    return self.call.invoke(tensors)
+                with self._lending(tensors) as own:
+                    return self.call.invoke(own)
+        finally:
+            if torch.is_grad_enabled() is not enabled:
+                torch.set_grad_enabled(enabled)
 
     @contextmanager
     def _lending(self, tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
@@ -200,6 +239,7 @@ class Caller:
         memory = {number: tensor.detach() for number, tensor in own.items()}
         try:
             for number, tensor in own.items():
+                self.state.lend(tensor)
                 tensor.data = tensors[number].detach()
             yield [own.get(number, tensor) for number, tensor in enumerate(tensors)]
         finally:

@@ -6,17 +6,13 @@ A check varies a captured tensor if it is an input too, and notes that the other
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-import torch
-from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
+from torch import Tensor
 
 from gradproof.errors import InputError
-from gradproof.frameworks.torch.internals import buffers_of
 from gradproof.frameworks.torch.introspection.autograd_graph import nodes
-from gradproof.frameworks.torch.introspection.closure_inspection import visible_modules, visible_objects
-from gradproof.frameworks.torch.storage import can_hold_other_memory, same_numbers
+from gradproof.frameworks.torch.introspection.reach import Reach
+from gradproof.frameworks.torch.storage import can_hold_other_memory
 from gradproof.frameworks.torch.subject.arguments import Call
 
 
@@ -50,18 +46,18 @@ def bypassed_slots(call: Call, varied: Sequence[int], captured: Sequence[Tensor]
     return frozenset(found)
 
 
-def notes_on(call: Call, strays: Sequence[Tensor]) -> list[str]:
+def notes_on(call: Call, strays: Sequence[Tensor], reach: Reach) -> list[str]:
     """Return a note for each captured tensor, and one for the arguments that are bypassed."""
     paths = [call.slots[number].path for number in sorted(call.bypassed)]
     bypassing = (
         f"{call.name} uses {', '.join(paths[:8])} directly and not as an argument. The tensors themselves were given "
         "other values during each call, and their own values afterwards."
     )
-    return [*([bypassing] if paths else []), *(_notes_on_strays(call, strays) if strays else [])]
+    return [*([bypassing] if paths else []), *(_notes_on_strays(call, strays, reach) if strays else [])]
 
 
-def _notes_on_strays(call: Call, strays: Sequence[Tensor]) -> list[str]:
-    names = {id(tensor): name for name, tensor in _named_tensors(call.function)}
+def _notes_on_strays(call: Call, strays: Sequence[Tensor], reach: Reach) -> list[str]:
+    names = {id(tensor): name for name, tensor in _named_tensors(reach)}
     notes = []
     for stray in strays[:8]:
         name = names.get(id(stray), "a tensor")
@@ -75,34 +71,9 @@ def _notes_on_strays(call: Call, strays: Sequence[Tensor]) -> list[str]:
     return notes
 
 
-def _named_tensors(function: Any) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors that a function captures, with the names it uses for them."""
-    for name, value in visible_objects(function).items():
-        if isinstance(value, Tensor):
-            yield name, value
-        elif isinstance(value, nn.Module):
-            yield from ((f"{name}.{inner}", tensor) for inner, tensor in value.named_parameters())
-        elif hasattr(value, "__dict__"):
-            members = [(key, member) for key, member in vars(value).items() if isinstance(member, Tensor)]
-            yield from ((f"{name}.{key}", member) for key, member in members)
-
-
-class HeldBuffers:
-    """Copies of the buffers of modules that a function captures, since a call may write to them or replace them."""
-
-    def __init__(self, function: Any) -> None:
-        self._held = [
-            (buffers_of(part), name, buffer, buffer.clone())
-            for module in visible_modules(function).values()
-            for part in module.modules()
-            for name, buffer in buffers_of(part).items()
-            if buffer is not None and not is_lazy(buffer) and not buffer.is_inference()
-        ]
-
-    def restore(self) -> None:
-        """Restore the buffers. Their values are compared, since batch normalization writes without a new version."""
-        for place, name, buffer, numbers in self._held:
-            place[name] = buffer
-            if not same_numbers(numbers, buffer):
-                with torch.no_grad():
-                    buffer.copy_(numbers)
+def _named_tensors(reach: Reach) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensors within reach, by path."""
+    yield from reach.tensors.items()
+    for path, module in reach.modules.items():
+        parameters = module.named_parameters(recurse=False)
+        yield from ((f"{path}.{name}" if path else name, tensor) for name, tensor in parameters)

@@ -134,7 +134,7 @@ def derivative(subject: TorchSubject, mode: str, incoming: Incoming, *, function
     else:
         call = TangentCall(subject, "tangents", _random(subject.inputs))
         call.functionally = functionally
-    return TorchSubject(call, call.varied, call.slots, subject.tally, subject.semantics)
+    return TorchSubject(call, call.varied, call.slots, subject.tally, subject.semantics, subject.caller.state)
 
 
 def _random(space: Space) -> list[Tensor]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import importlib
-import warnings
 from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from gradproof.frameworks.torch.exclusion import DUAL_LEVEL, PROCESS, Exclusion, without_warnings
 from gradproof.frameworks.torch.internals import is_zero_tensor
 from gradproof.frameworks.torch.storage import is_plain, overlaps
 
@@ -33,7 +33,7 @@ def push(
         except RuntimeError as error:
             if NESTED not in str(error):
                 raise
-    with torch.enable_grad():
+    with Exclusion([PROCESS, DUAL_LEVEL]), torch.enable_grad():
         points = tuple(map(apart, primals))
         return list(torch.func.jvp(lambda *values: tuple(function(values)), points, tuple(tangents))[1])
 
@@ -41,7 +41,7 @@ def push(
 def push_level(function: Function, primals: Sequence[Tensor], tangents: Sequence[Tensor | None]) -> list[Tensor]:
     """Return the tangents through torch's one level of dual numbers; a primal whose tangent is None gets none."""
     _prepare()
-    with torch.enable_grad(), forward_ad.dual_level():
+    with Exclusion([PROCESS, DUAL_LEVEL]), torch.enable_grad(), forward_ad.dual_level():
         return [_tangent(result) for result in function([_dual(*pair) for pair in zip(primals, tangents, strict=True)])]
 
 
@@ -60,8 +60,7 @@ def apart(primal: Tensor) -> Tensor:
 @functools.cache
 def _prepare() -> None:
     """Make torch load its forward rules, and suppress the warnings that it raises about itself."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with without_warnings():
         importlib.import_module("torch._decomp.decompositions_for_jvp")
 
 

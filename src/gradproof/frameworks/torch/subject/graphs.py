@@ -56,9 +56,9 @@ class Graphs:
         subject.tally.before_each()
         subject.tally.pullbacks += 1
         try:
+            results, leaves = self.current()
+            keep = not self.single_use
             with subject.caller.timed():
-                results, leaves = self.current()
-                keep = not self.single_use
                 return list(torch.autograd.grad(results, leaves, incoming, retain_graph=keep, allow_unused=True))
         except Exception as error:
             if not self.single_use and (found := self._from_a_fresh_graph(incoming)) is not None:
@@ -68,7 +68,9 @@ class Graphs:
     def _from_a_fresh_graph(self, incoming: Sequence[Tensor]) -> list[Tensor | None] | None:
         """Return the gradients from a new graph, and use graphs once from now on; None if the backward raises."""
         try:
-            found = torch.autograd.grad(*self.fresh(), incoming, allow_unused=True)
+            results, leaves = self.fresh()
+            with self._subject.caller.timed():
+                found = torch.autograd.grad(results, leaves, incoming, allow_unused=True)
         except Exception:
             return None
         self.use_once("is refused or raises")
@@ -91,7 +93,8 @@ def consumes_its_graph(subject: TorchSubject, seed: int) -> bool:
     def gradient(graph: Graph) -> Tensor:
         subject.tally.pullbacks += 1
         own = [piece.clone() for piece in incoming]
-        found = torch.autograd.grad(*graph, own, retain_graph=True, allow_unused=True)
+        with subject.caller.timed():
+            found = torch.autograd.grad(*graph, own, retain_graph=True, allow_unused=True)
         return subject.inputs.coordinates(found).clone()
 
     try:

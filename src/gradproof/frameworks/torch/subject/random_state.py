@@ -1,13 +1,20 @@
-"""Save and restore the global random generators, so that every evaluation draws the same numbers."""
+"""Save and restore random generators, the global ones and a function's own, so that every evaluation draws the same.
+
+The global generators belong to all threads. A thread is alone (`Exclusion`) while a call of its may have moved them,
+and leaves them as they were.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import pickle
 import platform
 import random
 import struct
 import sys
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,9 +23,10 @@ TWISTER = 2500  # bytes of a Mersenne twister: 624 words of key, and the positio
 
 
 class HeldGenerators:
-    """The states of the global generators of Python, NumPy and torch at the time of construction."""
+    """The states of the global generators of Python, NumPy and torch, and of others, at the time of construction."""
 
-    def __init__(self) -> None:
+    def __init__(self, others: Iterable[Any] = ()) -> None:
+        self._others = [_OwnState(generator) for generator in others]
         self._torch = torch.get_rng_state()
         self._torch_bytes = _bytes(self._torch)
         self._cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]  # torch's own
@@ -30,11 +38,12 @@ class HeldGenerators:
         """Return True if a number has been drawn since: a draw changes the position or the key of a generator."""
         self._python_moved |= self._python.moved()
         self._numpy_moved |= self._numpy is not None and self._numpy.moved()
-        return self._python_moved or self._numpy_moved or self._moved_in_torch()
+        moved = self._python_moved or self._numpy_moved or self._moved_in_torch()
+        return moved or any(other.moved() for other in self._others)
 
     def now(self) -> HeldGenerators:
         """Save the present states, with the record of which generators have been used."""
-        other = HeldGenerators()
+        other = HeldGenerators(each.generator for each in self._others)
         other._python_moved, other._numpy_moved = self._python_moved, self._numpy_moved
         return other
 
@@ -47,6 +56,8 @@ class HeldGenerators:
             self._python.restore()
         if self._numpy_moved and self._numpy is not None:
             self._numpy.restore()
+        for other in self._others:
+            other.restore()
 
     def _moved_in_torch(self) -> bool:
         if self._torch_bytes != _bytes(torch.get_rng_state()):
@@ -121,6 +132,40 @@ def _memory_is_known() -> bool:
 
 
 _MEMORY_IS_KNOWN = _memory_is_known()
+
+
+class _OwnState:
+    """The state of a generator object: one of torch, NumPy or Python."""
+
+    def __init__(self, generator: Any) -> None:
+        self.generator = generator
+        self._read, self._write = _access(generator)
+        self._state = self._read()
+        self._bytes = pickle.dumps(self._state)
+
+    def moved(self) -> bool:
+        """Return True if a number has been drawn since."""
+        return pickle.dumps(self._read()) != self._bytes
+
+    def restore(self) -> None:
+        """Restore the state."""
+        self._write(self._state)
+
+
+def _access(generator: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
+    """Return the functions that read and write the state of a generator object."""
+    if isinstance(generator, torch.Generator):
+        return lambda: _bytes(generator.get_state()), lambda state: generator.set_state(_tensor(state))
+    if isinstance(generator, random.Random):
+        return generator.getstate, generator.setstate
+    if hasattr(generator, "get_state"):  # NumPy's RandomState
+        return partial(generator.get_state, legacy=False), generator.set_state
+    bits = generator.bit_generator
+    return lambda: bits.state, partial(setattr, bits, "state")
+
+
+def _tensor(state: bytes) -> torch.Tensor:
+    return torch.tensor(list(state), dtype=torch.uint8, device="cpu")
 
 
 class _NumpyState:

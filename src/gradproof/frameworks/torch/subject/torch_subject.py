@@ -20,6 +20,7 @@ from gradproof.frameworks.torch.introspection.autograd_graph import lone_functio
 from gradproof.frameworks.torch.storage import is_plain, memory_of, refilled, replica
 from gradproof.frameworks.torch.subject.arguments import Call, Selector, Slot, differentiable
 from gradproof.frameworks.torch.subject.batching import Batches
+from gradproof.frameworks.torch.subject.caller_state import CallerState
 from gradproof.frameworks.torch.subject.calling import LARGE, Caller, Tally
 from gradproof.frameworks.torch.subject.captured_tensors import bypassed_slots, captured_tensors, notes_on
 from gradproof.frameworks.torch.subject.dual_numbers import push
@@ -50,11 +51,17 @@ class TorchSubject:
     arrays = torch
 
     def __init__(
-        self, call: Call, varied: list[int], slots: list[Slot], tally: Tally, semantics: Semantics | None = None
+        self,
+        call: Call,
+        varied: list[int],
+        slots: list[Slot],
+        tally: Tally,
+        semantics: Semantics | None = None,
+        state: CallerState | None = None,
     ) -> None:
         self.call, self.varied, self.slots, self.tally = call, varied, slots, tally
         self.semantics = semantics or Semantics()
-        self.caller = Caller(call, varied, slots, tally)
+        self.caller = Caller(call, varied, slots, tally, state)
         self.trouble = ""
         self.graphs = Graphs(self)
         self._perturbed = PerturbedEvaluation()
@@ -70,15 +77,20 @@ class TorchSubject:
         except BaseException:
             self.caller.restore()
             raise
-        self._notes += notes_on(call, captured)
+        self._notes += notes_on(call, captured, self.caller.state.reach)
 
     @classmethod
     def of(
-        cls, function: Callable[..., Any], inputs: Any, wrt: Selector | None, semantics: Semantics | None = None
+        cls,
+        function: Callable[..., Any],
+        inputs: Any,
+        wrt: Selector | None,
+        semantics: Semantics | None = None,
+        state: CallerState | None = None,
     ) -> TorchSubject:
         """Return the subject for a function at a point."""
         call = Call(function, inputs)
-        return cls(call, call.select(wrt), call.slots, Tally(), semantics)
+        return cls(call, call.select(wrt), call.slots, Tally(), semantics, state)
 
     def _begin(self) -> list[Tensor]:
         """Call the function at the point, and return the tensors that it captures."""
@@ -312,7 +324,7 @@ class TorchSubject:
 
     def with_single_use_graphs(self) -> TorchSubject:
         """Return the same function at the same point, with a graph of its own for every pullback."""
-        anew = TorchSubject(self.call, self.varied, self.slots, self.tally, self.semantics)
+        anew = TorchSubject(self.call, self.varied, self.slots, self.tally, self.semantics, self.caller.state)
         anew.graphs.use_once("gives another gradient")
         return anew
 

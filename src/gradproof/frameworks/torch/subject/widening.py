@@ -26,7 +26,7 @@ def widened(subject: TorchSubject) -> TorchSubject | None:
     if subject.call.bypassed:
         return None
     try:
-        wide = TorchSubject(subject.call, subject.varied, slots, subject.tally, subject.semantics)
+        wide = TorchSubject(subject.call, subject.varied, slots, subject.tally, subject.semantics, subject.caller.state)
         wide.graphs.single_use = subject.graphs.single_use
     except (Exception, MemoryExhaustedError) as error:
         subject.remark(OWN.format(why=f"it raises there ({describe(error)})"))

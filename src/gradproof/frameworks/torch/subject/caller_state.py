@@ -1,0 +1,160 @@
+"""What a check may change of the caller's, as it was before, and its restoration.
+
+Inputs are not held here: a function receives copies of them. Everything else that a call can write to is: the members,
+the buffers and the `.grad` of modules within reach, captured tensors, random generators, and torch's modes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from gradproof.frameworks.torch.exclusion import PROCESS, Exclusion
+from gradproof.frameworks.torch.internals import close_levels, members_of, open_levels
+from gradproof.frameworks.torch.introspection.reach import Reach, reach_of
+from gradproof.frameworks.torch.storage import same_numbers
+from gradproof.frameworks.torch.subject.random_state import HeldGenerators
+
+T = TypeVar("T")
+COPIED = 1 << 24  # entries of parameters, captured tensors and gradients that are copied; buffers always are
+
+
+def undisturbed(function: Any, inputs: Iterable[Tensor], body: Callable[[CallerState], T]) -> T:
+    """Return what `body` returns, and restore the caller's state however it ends, also if an interrupt ends it.
+
+    Meanwhile other threads wait that would use the same modules, parameters or generators in a check of theirs.
+    """
+    reach = reach_of(function)
+    alone = Exclusion(_shared(reach, inputs))
+    with alone:
+        state = CallerState(reach)
+        try:
+            try:
+                return body(state)
+            finally:
+                state.restore()
+        except BaseException:
+            alone.leave_all_within()
+            state.restore()  # again, since an interrupt may have arrived in the midst of it
+            raise
+
+
+def _shared(reach: Reach, inputs: Iterable[Tensor]) -> Iterator[Any]:
+    """Yield the objects that a check changes for a while."""
+    for module in reach.modules.values():
+        yield module
+        yield from module.parameters(recurse=False)
+    yield from (tensor for tensor in reach.tensors.values() if tensor.requires_grad)
+    yield from (tensor for tensor in inputs if isinstance(tensor, nn.Parameter))
+    yield from reach.generators.values()
+
+
+class CallerState:
+    """The state of the caller's objects and of torch at the time of construction."""
+
+    def __init__(self, reach: Reach) -> None:
+        self.reach = reach
+        with Exclusion([PROCESS]):
+            self.generators = HeldGenerators(reach.generators.values())
+        self._modes = Modes()
+        places = [place for module in reach.modules.values() for place in members_of(module)]
+        self._members = [(place, dict(place)) for place in places]
+        self._tensors: list[_Held] = []
+        self._gradients: list[tuple[Tensor, Tensor | None]] = []
+        self._lent: dict[int, tuple[Tensor, Tensor]] = {}
+        self._left = COPIED
+        for module in reach.modules.values():
+            for buffer in module.buffers(recurse=False):
+                self._hold(buffer, copied=True)
+        for tensor in self._leaves():
+            self._hold(tensor, copied=self._fits(tensor))
+            self.hold_gradient(tensor)
+
+    def lend(self, tensor: Tensor) -> None:
+        """Remember the memory of a tensor that is about to be given other memory."""
+        self._lent.setdefault(id(tensor), (tensor, tensor.detach()))
+
+    def hold_gradient(self, leaf: Tensor) -> None:
+        """Hold the `.grad` of a leaf."""
+        gradient = leaf.grad if leaf.is_leaf else None
+        self._gradients.append((leaf, gradient))
+        if gradient is not None:
+            self._hold(gradient, copied=self._fits(gradient))
+
+    def restore(self) -> None:
+        """Restore everything; nothing is lost if this is interrupted and done again."""
+        self._modes.restore()
+        for place, members in self._members:
+            if list(place) != list(members) or any(place[name] is not member for name, member in members.items()):
+                place.clear()
+                place.update(members)
+        for tensor, memory in self._lent.values():
+            tensor.data = memory
+        for held in self._tensors:
+            held.restore()
+        for leaf, gradient in self._gradients:
+            if leaf.is_leaf and leaf.grad is not gradient:
+                leaf.grad = gradient
+        with Exclusion([PROCESS]):
+            if self.generators.moved():
+                self.generators.restore()
+
+    def _leaves(self) -> Iterator[Tensor]:
+        yield from (each for module in self.reach.modules.values() for each in module.parameters(recurse=False))
+        yield from self.reach.tensors.values()
+
+    def _fits(self, tensor: Tensor) -> bool:
+        """Return True if a copy of the tensor is within the bounds of memory, of which it then takes its part."""
+        if is_lazy(tensor) or tensor.numel() > self._left:
+            return False
+        self._left -= tensor.numel()
+        return True
+
+    def _hold(self, tensor: Tensor, *, copied: bool) -> None:
+        if not is_lazy(tensor) and not tensor.is_inference() and not tensor.is_meta:
+            self._tensors.append(_Held(tensor, copied=copied))
+
+
+class _Held:
+    """A tensor that a call may write to. The values are compared, since some kernels write without a new version."""
+
+    __slots__ = ("_numbers", "_required", "_tensor")
+
+    def __init__(self, tensor: Tensor, *, copied: bool) -> None:
+        self._tensor, self._required = tensor, tensor.requires_grad
+        self._numbers = tensor.detach().clone() if copied else None
+
+    def restore(self) -> None:
+        tensor = self._tensor
+        if tensor.is_leaf and tensor.requires_grad is not self._required:
+            tensor.requires_grad_(self._required)
+        if self._numbers is not None and not same_numbers(self._numbers, tensor.detach()):
+            with torch.no_grad():
+                tensor.copy_(self._numbers)
+
+
+class Modes:
+    """Torch's modes and defaults."""
+
+    def __init__(self) -> None:
+        self._grad = torch.is_grad_enabled()
+        self._dtype = torch.get_default_dtype()
+        self._threads = torch.get_num_threads()
+        self._deterministic = torch.get_deterministic_debug_mode()
+        self._levels = open_levels()
+
+    def restore(self) -> None:
+        """Restore those that have changed."""
+        close_levels(self._levels)
+        if torch.is_grad_enabled() is not self._grad:
+            torch.set_grad_enabled(self._grad)
+        if torch.get_default_dtype() is not self._dtype:
+            torch.set_default_dtype(self._dtype)
+        if torch.get_num_threads() != self._threads:
+            torch.set_num_threads(self._threads)
+        if torch.get_deterministic_debug_mode() != self._deterministic:
+            torch.set_deterministic_debug_mode(self._deterministic)

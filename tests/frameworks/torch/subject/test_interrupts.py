@@ -1,0 +1,79 @@
+"""Interrupts at random moments of a check: everything of the caller's is as it was before."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+import warnings
+
+import pytest
+import torch
+from torch import nn
+from torch.autograd import forward_ad
+
+from gradproof import check
+from gradproof.frameworks.torch import exclusion
+from support.endings import states
+from support.points import point
+
+INTERRUPTS = 40
+
+
+class Interrupt(BaseException):
+    """As `KeyboardInterrupt`, which would end the test run."""
+
+
+class Network(nn.Module):
+    """A module with draws, buffers, a module out of torch's sight, and a gradient."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.norm, self.drop = nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.5)
+        self.hidden = [nn.BatchNorm1d(4).double()]
+        self.double()
+        self.inner.weight.grad = torch.ones_like(self.inner.weight)
+
+    def forward(self, x):
+        return self.drop(self.hidden[0](self.norm(self.inner(x)).tanh()))
+
+
+def state_of(module):
+    """Return everything that a check must leave as it is; tensors by identity and by value."""
+    tensors = [*module.named_parameters(), *module.named_buffers(), *module.hidden[0].named_buffers()]
+    return (
+        [(name, id(tensor), tensor.data_ptr(), tensor.requires_grad, tensor.tolist()) for name, tensor in tensors],
+        [(id(tensor.grad), None if tensor.grad is None else tensor.grad.tolist()) for tensor in module.parameters()],
+        (torch.is_grad_enabled(), forward_ad._current_level, torch.get_num_threads(), torch.get_default_dtype()),
+        (states(), list(warnings.filters), len(exclusion._users)),
+    )
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs interval timers")
+def test_a_check_that_is_interrupted_at_any_moment_leaves_everything_as_it_was():
+    def interrupt(*_):
+        raise Interrupt
+
+    def checked():
+        check(module, x, seed=3, modes=("reverse", "forward"), contracts=("linear", "batched"))
+
+    module, x, moments = Network(), point(4, 3), random.Random(1)
+    checked()
+    began = time.perf_counter()
+    checked()
+    duration, before = time.perf_counter() - began, state_of(module)
+    handler = signal.signal(signal.SIGALRM, interrupt)
+    interrupted = 0
+    try:
+        for _ in range(INTERRUPTS):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, duration * (0.01 + moments.random()))
+                checked()
+            except Interrupt:
+                interrupted += 1
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            assert state_of(module) == before
+    finally:
+        signal.signal(signal.SIGALRM, handler)
+    assert interrupted >= INTERRUPTS // 3
