@@ -26,6 +26,7 @@ def check(
     probes: int = 1,
     seed: int | None = None,
     explain: bool = True,
+    min_resolution: float | None = None,
     budget: float | None = None,
     progress: bool | None = None,
 ) -> Report:
@@ -60,6 +61,9 @@ def check(
         seed: the seed of the random directions; the seed of a report repeats its check.
         explain: whether to diagnose a wrong gradient: what the mistake looks like, which module or autograd Function is
             wrong by itself, and a heat map of the errors. The verdict and the wrong entries do not depend on it.
+        min_resolution: the resolution that a pass must reach, relative to the largest entry of the gradient. A check
+            that finds no error and would not have caught one of this size is inconclusive, with the reason
+            `Reason.RESOLUTION`.
         budget: the seconds that the check may take. When they are spent, the report gives what was found by then: a
             wrong gradient is a failure, perhaps without a diagnosis; all else is inconclusive, with the reason
             `Reason.BUDGET`. The time is looked at before every call of the function, which itself is not interrupted.
@@ -77,6 +81,7 @@ def check(
         probes=probes,
         seed=seed,
         explain=explain,
+        min_resolution=min_resolution,
         budget=budget,
         progress=progress,
     )

@@ -57,6 +57,7 @@ class CheckOptions(TypedDict, total=False):
     probes: int
     seed: int | None
     explain: bool
+    min_resolution: float | None
     budget: float | None
     progress: bool | None
 
@@ -77,6 +78,7 @@ class Options:
     probes: int = 1
     seed: int | None = None
     explain: bool = True
+    min_resolution: float | None = None
     budget: float | None = None
     progress: bool | None = None
     step: float | None = None
@@ -89,6 +91,7 @@ class Options:
             "atol",
             "nondet_tol",
             "step",
+            "min_resolution",
             "budget",
         ):  # a number of NumPy's, or a tensor of one, is one too
             value = getattr(self, name)
@@ -99,6 +102,11 @@ class Options:
                 raise InputError(f"{name}={value!r}: pass a finite number that is not negative.")
         if self.step is not None and not (_is_number(self.step) and 0 < self.step < math.inf):
             raise InputError(f"eps={self.step!r}: pass a positive step, or leave it out to have it chosen.")
+        if self.min_resolution is not None and not (_is_number(self.min_resolution) and self.min_resolution > 0):
+            raise InputError(
+                f"min_resolution={self.min_resolution!r}: pass the largest relative error that a pass may leave "
+                "undetected, such as 1e-3."
+            )
         if self.budget is not None and not (_is_number(self.budget) and 0 < self.budget < math.inf):
             raise InputError(f"budget={self.budget!r}: pass a positive number of seconds, or leave it out.")
         if isinstance(self.probes, bool) or not isinstance(self.probes, int) or not 1 <= self.probes <= 10_000:

@@ -35,6 +35,7 @@ class Reason(enum.Enum):
     MUTATION = "mutation"
     UNSUPPORTED = "unsupported"
     BUDGET = "budget"
+    RESOLUTION = "resolution"
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,7 +102,7 @@ class Examination:
                 blame = partial(with_culprits, whole, self.subject, self._part)
                 with extra("The search for the wrong module", self.notes):
                     whole = self.budget.explaining("the part to blame", blame, whole)
-        whole = self.budget.concluded(whole)
+        whole = _resolved_well(self.budget.concluded(whole), self.options.min_resolution)
         notes = (*dict.fromkeys(whole.notes), *self.subject.notes, *self.notes)
         return whole if notes == whole.notes else replace(whole, notes=notes)
 
@@ -320,6 +320,16 @@ def _works(subject: Subject, seed: int) -> bool:
     except DerivativeError:
         return False
     return True
+
+
+def _resolved_well(found: Judgement, wanted: float | None) -> Judgement:
+    """Return the judgement; one that passes at a coarser resolution than is wanted is inconclusive."""
+    relative = found.resolution.relative
+    if wanted is None or found.verdict is not Verdict.PASS or relative <= wanted:
+        return found
+    message = f"No error was found, but one of {relative:.1e} of the largest entry could not have been told from none."
+    hint = f"min_resolution={wanted:g} asks for more. Check in float64, with more probes=, or one input at a time."
+    return replace(found, obstacle=Obstacle(Reason.RESOLUTION, message, hint))
 
 
 def _with_semantics(subject: TorchSubject, found: Judgement) -> Judgement:

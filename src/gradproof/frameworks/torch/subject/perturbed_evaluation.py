@@ -73,7 +73,8 @@ class PerturbedEvaluation:
             self._again |= storages
         if subject.inputs.size >= LARGE:
             shared = not storages.isdisjoint(memory_of(moved))
-            self._memory = None if shared or subject.caller.needs_graph else moved
+            usable = t and not shared and not subject.caller.needs_graph  # t = 0 copies a point of fewer stored entries
+            self._memory = moved if usable else None
         return values
 
     def _from_shared_memory(self, subject: Perturbable, values: Tensor) -> Tensor:
