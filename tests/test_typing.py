@@ -8,10 +8,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 import gradproof
+from gradproof._options import CONTRACT_GROUPS, ContractName, Contracts
 
 SOURCE = Path(gradproof.__file__).parents[1]
 CACHE = Path(__file__).parents[1] / ".mypy_cache" / "users"
@@ -46,11 +48,22 @@ except gradproof.GradientError as error:
 MISTAKES = """
 import gradproof
 import torch
+from gradproof.pytest_plugin import Checker
 
-x = torch.ones(3)
+x, checker = torch.ones(3), Checker({})
 gradproof.chek(torch.sin, x)
 gradproof.check(torch.sin, x, coverge="full")
-gradproof.check(torch.sin, x, coverage="everything")
+gradproof.check(torch.sin, x, coverage="ful")
+gradproof.check(torch.sin, x, modes="backward")
+gradproof.check(torch.sin, x, modes=["reverse", "forwards"])
+gradproof.check(torch.sin, x, order=3)
+gradproof.check(torch.sin, x, contracts=("linear", "lineal"))
+gradproof.assert_gradients(torch.sin, x, covrage="full")
+gradproof.assert_gradients(torch.sin, x, coverage="ful")
+gradproof.check_sizes(torch.sin, torch.ones, covrage="full")
+gradproof.compare(torch.sin, torch.sin, x, contracts=("lineal",))
+checker.check(torch.sin, x, coverage="ful")
+checker(torch.sin, x, covrage="full")
 gradproof.check(torch.sin, x, masked=None)
 gradproof.check("sin", x)
 gradproof.assert_gradients(torch.sin, x, rtol="small")
@@ -88,6 +101,10 @@ def complaints(request, tmp_path_factory) -> dict[str, set[int]]:
     return {name: {int(line) for file, line in found if file == name} for name in ("right", "mistakes")}
 
 
+def test_the_types_name_every_contract():
+    assert set(get_args(Contracts)) == {*map(str, ContractName), *CONTRACT_GROUPS}
+
+
 def test_the_package_says_that_it_is_typed():
     assert (Path(gradproof.__file__).parent / "py.typed").is_file()
 
@@ -99,4 +116,4 @@ def test_results_have_the_documented_types(complaints):
 def test_every_mistake_is_told_to_the_user(complaints):
     lines = MISTAKES.splitlines()
 
-    assert [lines[number - 1] for number in sorted(complaints["mistakes"])] == lines[5:]
+    assert [lines[number - 1] for number in sorted(complaints["mistakes"])] == lines[6:]

@@ -12,7 +12,15 @@ from gradproof.engine.options import Probing
 from gradproof.errors import InputError
 
 MODES = ("reverse", "forward")
+NUMBERS = ("rtol", "atol", "nondet_tol", "step", "min_resolution", "budget")  # one of NumPy's, or a tensor, is one too
+Mode = Literal["reverse", "forward"]
+Order = Literal[1, 2]
 Coverage = Literal["probe", "full"]
+Contracts = Literal[
+    "linear", "repeatable", "undefined", "attributes", "no-mutation", "contiguity", "detached", "batched",
+    "undefined-forward", "no-mutation-forward", "batched-forward",
+    "kernel", "bounds", "initialised", "alignment", "streams",
+]  # fmt: skip
 
 
 class ContractName(enum.StrEnum):
@@ -46,11 +54,11 @@ class CheckOptions(TypedDict, total=False):
     """The keywords of `gradproof.check`, for functions that pass them on."""
 
     wrt: int | str | Sequence[int | str] | None
-    modes: str | Sequence[str] | None
-    order: int
+    modes: Mode | Sequence[Mode] | None
+    order: Order
     coverage: Coverage
     masked: bool
-    contracts: str | Sequence[str] | None
+    contracts: Contracts | Sequence[Contracts] | None
     rtol: float
     atol: float
     nondet_tol: float
@@ -86,14 +94,7 @@ class Options:
 
     def __post_init__(self) -> None:
         self._check_choices()
-        for name in (
-            "rtol",
-            "atol",
-            "nondet_tol",
-            "step",
-            "min_resolution",
-            "budget",
-        ):  # a number of NumPy's, or a tensor of one, is one too
+        for name in NUMBERS:
             value = getattr(self, name)
             if value is not None and not isinstance(value, float | int) and hasattr(value, "__float__"):
                 object.__setattr__(self, name, _as_number(value))
