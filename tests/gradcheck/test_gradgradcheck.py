@@ -47,7 +47,7 @@ def test_a_wrong_second_derivative_raises_torchs_error(fast_mode):
 
 
 def test_the_error_shows_the_wrong_entry():
-    with pytest.raises(gradproof.GradcheckError, match=r"inputs\[0\]\[1\]"):
+    with pytest.raises(gradproof.GradcheckError, match=r"x\[1\]"):
         gradproof.gradgradcheck(cube("one entry"), positive(3))
 
 

@@ -166,7 +166,7 @@ def test_diagnoses_are_in_the_json():
     report = json.loads(check(function, point(5), seed=0, contracts=()).to_json())
 
     assert report["findings"][0]["diagnoses"][0]["name"] == "factor"
-    assert report["findings"][0]["culprits"] == []
+    assert report["findings"][0]["culprits"][0]["name"] == "Planted"
 
 
 def test_an_odd_question_that_the_backward_refuses_costs_no_finding():

@@ -198,6 +198,6 @@ def test_a_malformed_input_is_refused_in_words():
     broken = torch.sparse_csr_tensor([0, 1, 3], [0, 1], [1.0, 2.0], (2, 2), check_invariants=False)
 
     called = []
-    with pytest.raises(InputError, match=r"inputs\[0\] is a malformed CSR tensor: its CSR indices end at 3"):
+    with pytest.raises(InputError, match=r"object is a malformed CSR tensor: its CSR indices end at 3"):
         check(called.append, broken.requires_grad_(), masked=True)
     assert not called

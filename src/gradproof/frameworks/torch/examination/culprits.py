@@ -17,7 +17,7 @@ from gradproof._options import ContractName
 from gradproof.engine.results import Culprit, Verdict
 from gradproof.engine.verdict import Judgement
 from gradproof.frameworks.torch.internals import function_class
-from gradproof.frameworks.torch.introspection.autograd_graph import lone_function, nodes
+from gradproof.frameworks.torch.introspection.autograd_graph import nodes
 from gradproof.frameworks.torch.introspection.source import source_of
 from gradproof.frameworks.torch.introspection.tracing import Kind, Received, Trace, modules_of
 from gradproof.frameworks.torch.subject.arguments import Call
@@ -56,7 +56,7 @@ def with_culprits(judgement: Judgement, subject: TorchSubject, judge: Judge) -> 
 
 def culprits(subject: TorchSubject, judge: Judge, mode: str = "reverse") -> tuple[Culprit, ...]:
     """Return the parts whose derivative in this mode is wrong by itself."""
-    if kind := lone_function(subject.results):
+    if kind := subject.lone:
         file, line = source_of(kind.apply, mode)
         return (Culprit(name=kind.__name__, file=file, line=line),) if file else ()
     try:

@@ -28,8 +28,9 @@ def nodes(results: Sequence[Tensor]) -> Iterator[Any]:
 
 def lone_function(results: Sequence[Tensor]) -> type[torch.autograd.Function] | None:
     """Return the class of the one autograd Function behind the results, if there is no other operation."""
-    found = [node for node in nodes(results) if node.name() != "torch::autograd::AccumulateGrad"]
-    return function_class(found[0]) if len(found) == 1 else None
+    found = (node for node in nodes(results) if node.name() != "torch::autograd::AccumulateGrad")
+    first, second = next(found, None), next(found, None)
+    return function_class(first) if second is None else None
 
 
 def custom_functions(results: Sequence[Tensor]) -> list[type[torch.autograd.Function]]:

@@ -131,6 +131,7 @@ class TorchSubject:
         self.detached = not connected
         self.caller.paths = [path for path, _ in connected or tensors]
         self.results = [tensor for _, tensor in connected or tensors]
+        self.lone = lone_function(self.results)
         self.outputs, self.centre, remarks = observed_space(self)
         self._notes += remarks
         if self.outputs.size < LARGE:
@@ -157,8 +158,7 @@ class TorchSubject:
     def name(self) -> str:
         """The name of the function; where a lambda does nothing but call an autograd Function, that of the Function."""
         name = self.call.name
-        kind = lone_function(self.results) if name.endswith("<lambda>") else None
-        return kind.__name__ if kind else name
+        return self.lone.__name__ if self.lone and name.endswith("<lambda>") else name
 
     @property
     def point(self) -> Tensor:
