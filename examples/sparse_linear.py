@@ -36,7 +36,8 @@ def main() -> list[float]:
         adam.zero_grad()
         loss().backward()
         adam.step()
-    print(f"loss {losses[0]:.4f} -> {losses[-1]:.6f} with {layer.values.numel()} of {features * outputs} weights")
+    stored, all_weights = layer.weight_values.numel(), features * outputs
+    print(f"loss {losses[0]:.4f} -> {losses[-1]:.6f} with {stored} of {all_weights} weights")
     return losses
 
 

@@ -29,7 +29,7 @@ def test_derivatives_of_the_sparse_linear_layer_are_verified(dtype, order):
     report = gradproof.check(layer, x, modes=("reverse", "forward"), order=order, seed=0)
 
     assert report.passed, report
-    assert {label.split(":")[0] for label in report.subject.arguments} >= {"values", "bias"}
+    assert {label.split(":")[0] for label in report.subject.arguments} >= {"weight_values", "bias"}
 
 
 @pytest.mark.parametrize("order", [1, 2])
@@ -154,9 +154,8 @@ def test_copies_averages_and_other_precisions_work_as_for_any_module():
     assert copy.deepcopy(layer)(x).equal(layer(x))
     assert average(x).equal(layer(x))
     assert layer.double()(x.double()).dtype == torch.float64
-    assert (
-        torch.func.functional_call(layer, {"values": layer.values * 0, "bias": layer.bias * 0}, x.double()).sum() == 0
-    )
+    zeros = {"weight_values": layer.weight_values * 0, "bias": layer.bias * 0}
+    assert torch.func.functional_call(layer, zeros, x.double()).sum() == 0
 
 
 def test_mixed_precision_trains():
@@ -165,8 +164,8 @@ def test_mixed_precision_trains():
         loss = net(torch.randn(3, 6)).square().mean()
     loss.backward()
 
-    assert net[1].values.grad.dtype == torch.float32
-    assert bool(net[1].values.grad.isfinite().all())
+    assert net[1].weight_values.grad.dtype == torch.float32
+    assert bool(net[1].weight_values.grad.isfinite().all())
 
 
 @pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.SGD])

@@ -4,6 +4,9 @@ All of them come from one trilinear form of values v, one for each entry of a pa
 
     T(v, X, Y) = Σ over entries e of v[e] · ⟨X[row of e], Y[column of e]⟩
 
+Values may have heads, further dimensions behind the entries, over which T sums as well. Then X and Y have the same
+heads behind their rows: values are [entries, heads], and X and Y [rows, heads, k].
+
 With one of the three missing, T is linear in it, and `contract` returns its coefficients: A·Y if X is missing, Aᵀ·X if
 Y is missing, and X·Yᵀ read at the pattern if v is missing, where A is the sparse matrix of the values. The derivatives
 of a contraction are contractions again, so pullbacks and pushforwards nest to any order.
@@ -11,22 +14,22 @@ of a contraction are contractions again, so pullbacks and pushforwards nest to a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import Function, forward_ad
+from torch.autograd import Function
 
 from gradproof.sparse.autograd import compiled, kernels
 from gradproof.sparse.autograd.kernels import Slot
+from gradproof.sparse.autograd.transforms import apply, nested
 from gradproof.sparse.pattern import Pattern
 from gradproof.sparse.pattern.values import with_signature
 
 
 def multiply(values: Tensor, dense: Tensor, pattern: Pattern, *, transposed: bool = False) -> Tensor:
-    """Compute A·D, or Aᵀ·D, for one value an entry in storage order."""
+    """Compute A·D, or Aᵀ·D, for the values of each entry in storage order."""
     return contract(values, dense, pattern, "columns" if transposed else "rows")
 
 
@@ -39,18 +42,16 @@ def contract(first: Tensor, second: Tensor, pattern: Pattern, missing: Slot) -> 
     """Contract two of values, rows and columns, in this order; `missing` names the third."""
     if torch.compiler.is_compiling():
         return compiled.contract(first, second, pattern, missing)
-    result: Tensor = _Contract.apply(first, second, pattern, missing)  # type: ignore[no-untyped-call]  # torch's own
-    return result
+    return apply(_Contract, first, second, pattern, missing)
 
 
 class _Contract(Function):
     @staticmethod
     @with_signature
     def forward(first: Tensor, second: Tensor, pattern: Pattern, missing: Slot) -> Tensor:
-        if missing == "values" and pattern.is_by_columns:
-            return kernels.contract(pattern.by_columns, second, first, missing)
-        matrix = pattern.by_columns if missing == "columns" else pattern.by_rows
-        return kernels.contract(matrix, first, second, missing)
+        if first.is_meta or second.is_meta:
+            return _without_memory(first, second, pattern, missing)
+        return kernels.contract(pattern, first, second, missing)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], _output: Tensor) -> None:
@@ -73,7 +74,7 @@ class _Contract(Function):
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Tensor | None) -> Tensor | None:
-        with _nested(ctx.saved_tensors) as (first, second):
+        with nested(ctx.saved_tensors) as (first, second):
             terms = [
                 contract(one, other, ctx.pattern, ctx.missing)
                 for one, other in ((tangents[0], second), (first, tangents[1]))
@@ -86,22 +87,21 @@ class _Contract(Function):
         first, second, pattern, missing = arguments
         if missing != "values" and in_dims[0] is None:
             assert in_dims[1] is not None
-            side_by_side = second.movedim(in_dims[1], 1)
-            product = contract(first, side_by_side.flatten(1), pattern, missing)
-            return product.reshape(-1, *side_by_side.shape[1:]), 1
-        one, other = (
-            [tensor] * info.batch_size if dim is None else tensor.unbind(dim)
+            stacked = second.movedim(in_dims[1], -1)
+            product = contract(first, stacked.flatten(-2), pattern, missing)
+            return product.reshape(*product.shape[:-1], *stacked.shape[-2:]), product.ndim
+        first, second = (
+            tensor.unsqueeze(1).expand(-1, info.batch_size, *[-1] * (tensor.ndim - 1))
+            if dim is None
+            else tensor.movedim(dim, 1)
             for tensor, dim in zip((first, second), in_dims[:2], strict=True)
         )
-        return torch.stack([contract(*pair, pattern, missing) for pair in zip(one, other, strict=True)]), 0
+        return contract(first, second, pattern, missing), 1
 
 
-@contextmanager
-def _nested(saved: tuple[Tensor, ...]) -> Iterator[list[Tensor]]:
-    """Yield what was saved for a pushforward, without the tangents of its own level, with forward mode on.
-
-    Torch turns forward mode off around a jvp, so a pushforward of a pushforward would silently be zero.
-    """
-    primals = [forward_ad.unpack_dual(tensor).primal for tensor in saved]  # type: ignore[no-untyped-call]  # torch's own
-    with forward_ad._set_fwd_grad_enabled(True):
-        yield primals
+def _without_memory(first: Tensor, second: Tensor, pattern: Pattern, missing: Slot) -> Tensor:
+    """Return a result on the meta device, of the shape alone."""
+    if missing == "values":
+        return torch.empty(pattern.entries, *first.shape[1:-1], dtype=first.dtype, device="meta")
+    lines = math.prod(pattern.batch) * pattern.shape[-2 if missing == "rows" else -1]
+    return torch.empty(lines, *second.shape[1:], dtype=second.dtype, device="meta")

@@ -1,13 +1,13 @@
-"""The contraction of `bilinear` as a custom operator, one call in the graphs of `torch.compile`.
+"""Custom operators for the graphs of `torch.compile`, which get index tensors and look up the pattern when they run.
 
-The compiler cannot trace an autograd Function that defines a jvp, as the one in `bilinear` does. This operator has the
-same reverse mode and no jvp. A matrix comes as six tensors: its entries in row order and in column order, each as
-compressed indices, plain indices and the permutation of the values.
+The compiler cannot compare versions of memory: a pattern that is read while compiling would still be used after its
+indices were written to. It cannot trace the sorting of entries either, nor an autograd Function with a jvp, as the one
+in `bilinear` is. `contract` is the contraction of `bilinear` with the same reverse mode and no jvp.
 """
 
 from __future__ import annotations
 
-import itertools
+import math
 from typing import Any
 
 import torch
@@ -16,56 +16,106 @@ from torch import Tensor
 from gradproof.sparse.autograd import kernels
 from gradproof.sparse.autograd.kernels import Slot
 from gradproof.sparse.pattern import Pattern
-from gradproof.sparse.pattern.compressed_rows import CompressedRows
+from gradproof.sparse.pattern.layouts import LAYOUT_OF_NAME, NAME_OF_LAYOUT
 
-INDICES = (
-    "Tensor crow_indices, Tensor col_indices, Tensor? row_permutation, "
-    "Tensor ccol_indices, Tensor row_indices, Tensor? column_permutation"
-)
+PATTERN = "Tensor indices, Tensor? plain, str layout, SymInt[] shape, SymInt[] blocks, bool parallel"
+Stored = tuple[Tensor, Tensor | None, str, list[int], list[int], bool]
 
 
 def contract(first: Tensor, second: Tensor, pattern: Pattern, missing: Slot) -> Tensor:
     """Contract two of values, rows and columns, in this order; `missing` names the third."""
-    known = vars(pattern)  # not every compiler sees what a cached property holds
-    rows, columns = known.get("by_rows") or pattern.by_rows, known.get("by_columns") or pattern.by_columns
-    indices = ((order.crow_indices, order.col_indices, order.permutation) for order in (rows, columns))
-    result: Tensor = _contract(first, second, *itertools.chain(*indices), missing)
+    result: Tensor = _contract(first, second, *_stored(pattern), missing)
     return result
 
 
+def lines(pattern: Pattern, dimension: int) -> Tensor:
+    """Return the row (-2) or the column (-1) of every entry, numbered on over a batch."""
+    result: Tensor = _lines(*_stored(pattern), dimension)
+    return result
+
+
+def coordinates(pattern: Pattern) -> Tensor:
+    """Return the index of every entry, one row for each dimension."""
+    result: Tensor = _coordinates(*_stored(pattern))
+    return result
+
+
+def _stored(pattern: Pattern) -> Stored:
+    indices = pattern.indices
+    plain = indices[1] if len(indices) > 1 else None
+    name, blocks = NAME_OF_LAYOUT[pattern.layout], list(pattern.blocksize or ())
+    return indices[0], plain, name, list(pattern.shape), blocks, pattern.parallel
+
+
+def _pattern_at(
+    indices: Tensor, plain: Tensor | None, layout: str, shape: list[int], blocks: list[int], parallel: bool
+) -> Pattern:
+    given = (indices,) if plain is None else (indices, plain)
+    return Pattern.at(LAYOUT_OF_NAME[layout], tuple(shape), given, blocksize=tuple(blocks) or None, parallel=parallel)
+
+
+def _entries(indices: Tensor, plain: Tensor | None, blocks: list[int]) -> int:
+    return indices.shape[1] if plain is None else plain.numel() * math.prod(blocks)
+
+
 @torch.library.custom_op(
-    "gradproof::contract", mutates_args=(), schema=f"(Tensor first, Tensor second, {INDICES}, str missing) -> Tensor"
+    "gradproof::contract",
+    mutates_args=(),
+    schema=f"(Tensor first, Tensor second, {PATTERN}, str missing) -> Tensor",
 )
 def _contract(first: Tensor, second: Tensor, *arguments: Any) -> Tensor:
-    *indices, missing = arguments
-    if missing == "columns":
-        indices = [*indices[3:], *indices[:3]]
-    lengths = indices[0].numel() - 1, indices[3].numel() - 1
-    return kernels.contract(CompressedRows(*lengths, *indices[:3]), first, second, missing)
+    *stored, missing = arguments
+    return kernels.contract(_pattern_at(*stored), first, second, missing)
 
 
 @_contract.register_fake
 def _(first: Tensor, second: Tensor, *arguments: Any) -> Tensor:
-    *indices, missing = arguments
+    indices, plain, _layout, shape, blocks, _parallel, missing = arguments
     if missing == "values":
-        return first.new_empty(indices[1].shape[0])
-    return second.new_empty(indices[0 if missing == "rows" else 3].shape[0] - 1, second.shape[1])
+        return first.new_empty(_entries(indices, plain, blocks), *first.shape[1:-1])
+    lines = math.prod(shape[:-2]) * shape[-2 if missing == "rows" else -1]
+    return second.new_empty(lines, *second.shape[1:])
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    *tensors, ctx.missing = inputs
-    ctx.save_for_backward(*tensors)
+    first, second, indices, plain, *ctx.stored, ctx.missing = inputs
+    ctx.save_for_backward(first, second, indices, plain)
 
 
 def _backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
     first, second, *indices = ctx.saved_tensors
 
     def contracted(one: Tensor, other: Tensor, missing: Slot) -> Tensor:
-        result: Tensor = _contract(one, other, *indices, missing)
+        result: Tensor = _contract(one, other, *indices, *ctx.stored, missing)
         return result
 
     found = kernels.pullback(contracted, (first, second), gradient, ctx.missing, ctx.needs_input_grad)
-    return *found, *[None] * len(indices), None
+    return *found, *[None] * (len(indices) + len(ctx.stored) + 1)
 
 
 _contract.register_autograd(_backward, setup_context=_save)
+
+
+@torch.library.custom_op("gradproof::lines", mutates_args=(), schema=f"({PATTERN}, int dimension) -> Tensor")
+def _lines(*arguments: Any) -> Tensor:
+    *stored, dimension = arguments
+    pattern = _pattern_at(*stored)
+    found: Tensor = pattern.row_of_entry if dimension == -2 else pattern.column_of_entry
+    return found.clone()
+
+
+@_lines.register_fake
+def _(*arguments: Any) -> Tensor:
+    indices, plain, _layout, _shape, blocks, *_ = arguments
+    return torch.empty(_entries(indices, plain, blocks), dtype=torch.int64, device=indices.device)
+
+
+@torch.library.custom_op("gradproof::coordinates", mutates_args=(), schema=f"({PATTERN}) -> Tensor")
+def _coordinates(*stored: Any) -> Tensor:
+    return _pattern_at(*stored).coordinates.clone()
+
+
+@_coordinates.register_fake
+def _(*stored: Any) -> Tensor:
+    indices, plain, _layout, shape, blocks, _parallel = stored
+    return torch.empty(len(shape), _entries(indices, plain, blocks), dtype=torch.int64, device=indices.device)

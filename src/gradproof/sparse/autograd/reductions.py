@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
 from gradproof.errors import InputError
+from gradproof.sparse.autograd import lines, softmax
 from gradproof.sparse.autograd.conversions import repack
 from gradproof.sparse.autograd.products import Sparse, parts
 from gradproof.sparse.pattern import Pattern
@@ -46,7 +45,7 @@ def dense_at(pattern: Pattern, dense: Tensor, values: Tensor) -> Tensor:
     dense = dense.reshape(*[1] * (len(shape) - dense.ndim), *dense.shape)
     index = [
         coordinate if size > 1 else torch.zeros_like(coordinate)
-        for size, coordinate in zip(dense.shape, pattern.coordinates, strict=False)
+        for size, coordinate in zip(dense.shape, lines.coordinates(pattern), strict=False)
     ]
     read = dense[tuple(index)]
     return read.reshape(*pattern.values_shape, *read.shape[1:])
@@ -59,8 +58,7 @@ def row_sums(sparse: Sparse) -> Tensor:
     >>> row_sums(torch.tensor([[1.0, 2.0], [3.0, 0.0]]).to_sparse_csr())
     tensor([3., 3.])
     """
-    pattern, values = parts(sparse, dense=True)
-    return _sums(pattern, values, pattern.row_of_entry, pattern.shape[-2])
+    return _sums(*parts(sparse, dense=True), -2)
 
 
 def column_sums(sparse: Sparse) -> Tensor:
@@ -70,8 +68,7 @@ def column_sums(sparse: Sparse) -> Tensor:
     >>> column_sums((pattern, torch.tensor([1.0, 2.0, 3.0])))
     tensor([3., 3.])
     """
-    pattern, values = parts(sparse, dense=True)
-    return _sums(pattern, values, pattern.column_of_entry, pattern.shape[-1])
+    return _sums(*parts(sparse, dense=True), -1)
 
 
 def row_softmax(sparse: Sparse) -> Tensor:
@@ -85,24 +82,13 @@ def row_softmax(sparse: Sparse) -> Tensor:
     pattern, values = parts(sparse, dense=True)
     if values.is_complex():
         raise InputError("A softmax of complex numbers is not defined: they have no order. Pass real values.")
-    row, lines = pattern.row_of_entry, _lines(pattern, pattern.shape[-2])
+    pattern.require_matrix()
+    return _like(sparse, pattern, softmax.over_rows(_flat(pattern, values), pattern).reshape(values.shape))
+
+
+def _sums(pattern: Pattern, values: Tensor, dimension: int) -> Tensor:
     flat = _flat(pattern, values)
-    index = row.reshape(-1, *[1] * (flat.ndim - 1)).expand(flat.shape)
-    top = flat.detach().new_zeros(lines, *flat.shape[1:])
-    top = top.scatter_reduce(0, index, flat.detach(), "amax", include_self=False)
-    weights = (flat - top.index_select(0, row)).exp()
-    total = weights.new_zeros(lines, *flat.shape[1:]).index_add(0, row, weights)
-    return _like(sparse, pattern, (weights / total.index_select(0, row)).reshape(values.shape))
-
-
-def _sums(pattern: Pattern, values: Tensor, line_of_entry: Tensor, length: int) -> Tensor:
-    flat = _flat(pattern, values)
-    sums = flat.new_zeros(_lines(pattern, length), *flat.shape[1:]).index_add(0, line_of_entry, flat)
-    return sums.reshape(*pattern.batch, length, *flat.shape[1:])
-
-
-def _lines(pattern: Pattern, length: int) -> int:
-    return math.prod(pattern.batch) * length
+    return lines.collect(flat, pattern, dimension).reshape(*pattern.batch, pattern.shape[dimension], *flat.shape[1:])
 
 
 def _flat(pattern: Pattern, values: Tensor) -> Tensor:

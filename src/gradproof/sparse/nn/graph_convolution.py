@@ -6,10 +6,13 @@ import torch
 from torch import Tensor, nn
 
 from gradproof.errors import InputError
+from gradproof.sparse.autograd import lines
 from gradproof.sparse.autograd.products import matmul
 from gradproof.sparse.autograd.reductions import row_softmax
+from gradproof.sparse.nn.initialization import fan_in
 from gradproof.sparse.nn.pattern_module import PatternModule, require_differentiable
 from gradproof.sparse.pattern import Pattern
+from gradproof.sparse.pattern.layouts import require_tensor
 
 NORMALIZATIONS = ("free", "softmax")
 
@@ -17,7 +20,8 @@ NORMALIZATIONS = ("free", "softmax")
 class GraphConvolution(PatternModule):
     """y = A x W + b, where A is the weighted adjacency matrix of a graph, and its values are learnt.
 
-    `edge_index` has sources above targets. With `normalization="softmax"` the weights of the edges into a node are
+    `edge_index` has sources above targets; parallel edges have a weight each. `nodes` is their number, or a pair: of
+    targets and of sources. With `normalization="softmax"` the weights of the edges into a node are
     positive and sum to one. With "free" they are unconstrained, and initialized to one over the number of edges into
     the node.
 
@@ -33,7 +37,7 @@ class GraphConvolution(PatternModule):
     torch.Size([3, 2])
     """
 
-    edge_index: Tensor
+    indices: Tensor
 
     def __init__(
         self,
@@ -41,7 +45,7 @@ class GraphConvolution(PatternModule):
         out_features: int,
         *,
         edge_index: Tensor,
-        nodes: int,
+        nodes: int | tuple[int, int],
         bias: bool = True,
         normalization: str = "free",
         device: torch.device | str | None = None,
@@ -53,41 +57,39 @@ class GraphConvolution(PatternModule):
             )
         require_differentiable(dtype)
         super().__init__()
-        self.in_features, self.out_features, self.nodes, self.normalization = (
-            in_features,
-            out_features,
-            nodes,
-            normalization,
-        )
-        pattern = Pattern.from_edge_index(edge_index, nodes=nodes)
-        self.register_buffer("edge_index", edge_index.clone().to(device) if device else edge_index.clone())
+        self.in_features, self.out_features, self.normalization = in_features, out_features, normalization
+        pattern = Pattern.from_edge_index(edge_index, nodes=nodes, parallel=True)
+        self.shape = pattern.shape
         self.edge_weight = nn.Parameter(torch.empty(pattern.entries, device=device, dtype=dtype))
+        self.register_buffer("indices", pattern.indices[0].to(self.edge_weight.device))
         self.linear = nn.Linear(in_features, out_features, bias=bias, device=device, dtype=dtype)
-        self.prepare()
         self.reset_parameters()
 
-    def _indices(self) -> tuple[Tensor, ...]:
-        return (self.edge_index,)
+    @property
+    def pattern(self) -> Pattern:
+        """The adjacency matrix: row = target, column = source, entries in the order of the edges."""
+        return Pattern.at(torch.sparse_coo, self.shape, (self.indices,), parallel=True)
 
-    def _build_pattern(self) -> Pattern:
-        """Build the adjacency matrix: row = target, column = source, entries in the order of the edges."""
-        return Pattern.from_edge_index(self.edge_index, nodes=self.nodes)
+    @property
+    def edge_index(self) -> Tensor:
+        """The edges, sources above targets."""
+        return self.indices.flip(0)
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
         """Initialize: every node takes the mean of its messages."""
         if self.normalization == "softmax":
             self.edge_weight.zero_()
-        else:
-            edges = self.pattern.by_rows.crow_indices.diff().clamp(min=1).to(self.edge_weight.dtype)
-            self.edge_weight.copy_(1 / edges.index_select(0, self.pattern.row_of_entry))
+        elif not self.edge_weight.is_meta:
+            edges = fan_in(self.pattern).clamp(min=1).to(self.edge_weight.dtype)
+            self.edge_weight.copy_(1 / lines.spread(edges, self.pattern, -2))
         self.linear.reset_parameters()
 
     def forward(self, x: Tensor) -> Tensor:
         """Map one row of features for each node to another; leading dimensions are batches."""
-        if x.ndim < 2 or x.shape[-2:] != (self.nodes, self.in_features):
+        if require_tensor(x, "x").ndim < 2 or x.shape[-2:] != (self.shape[1], self.in_features):
             raise InputError(
-                f"The features have shape {list(x.shape)}: the last two dimensions have to be {self.nodes} nodes × "
+                f"The features have shape {list(x.shape)}: the last two dimensions have to be {self.shape[1]} nodes × "
                 f"{self.in_features} features."
             )
         weights: Tensor = self.edge_weight
@@ -102,5 +104,7 @@ class GraphConvolution(PatternModule):
     def extra_repr(self) -> str:
         """Describe the layer."""
         edges = self.edge_weight.numel()
-        shape = f"{self.in_features} -> {self.out_features}, nodes={self.nodes}, edges={edges}"
+        targets, sources = self.shape
+        nodes = targets if targets == sources else (targets, sources)
+        shape = f"{self.in_features} -> {self.out_features}, nodes={nodes}, edges={edges}"
         return f"{shape}, normalization={self.normalization}"

@@ -35,6 +35,8 @@ def scaled_by_fan_in_(
     True
     """
     pattern.require_values(values)
+    if pattern.is_meta:
+        return values
     plain = torch.view_as_real(values) if values.is_complex() else values
     plain.uniform_(-1, 1, generator=generator)
     parts = 2 if values.is_complex() else 1

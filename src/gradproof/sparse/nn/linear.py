@@ -69,27 +69,26 @@ class SparseLinear(PatternModule):
                 f"{list(shape)}, out_features × in_features."
             )
         super().__init__()
-        csr, _ = (pattern if device is None else pattern.to(device)).as_csr()
-        self.register_buffer("crow_indices", csr.indices[0])
-        self.register_buffer("col_indices", csr.indices[1])
         self.in_features, self.out_features = in_features, out_features
         options: dict[str, Any] = {"device": device, "dtype": dtype}
-        self.values = nn.Parameter(torch.empty(pattern.entries, **options))
+        self.weight_values = nn.Parameter(torch.empty(pattern.entries, **options))
+        csr, _ = pattern.as_csr()
+        self.register_buffer("crow_indices", csr.indices[0].to(self.weight_values.device))
+        self.register_buffer("col_indices", csr.indices[1].to(self.weight_values.device))
         self.bias = nn.Parameter(torch.empty(out_features, **options)) if bias else None
-        self.prepare()
         self.reset_parameters()
 
-    def _indices(self) -> tuple[Tensor, ...]:
-        return self.crow_indices, self.col_indices
-
-    def _build_pattern(self) -> Pattern:
-        return Pattern(torch.sparse_csr, (self.out_features, self.in_features), self._indices())
+    @property
+    def pattern(self) -> Pattern:
+        """The pattern of the weight, a CSR matrix."""
+        shape = (self.out_features, self.in_features)
+        return Pattern.at(torch.sparse_csr, shape, (self.crow_indices, self.col_indices))
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
         """Draw new values; those of a full pattern are drawn as `nn.Linear` draws them."""
-        scaled_by_fan_in_(self.pattern, self.values)
-        if self.bias is not None:
+        scaled_by_fan_in_(self.pattern, self.weight_values)
+        if self.bias is not None and not self.bias.is_meta:
             plain = torch.view_as_real(self.bias) if self.bias.is_complex() else self.bias
             plain.uniform_(-1, 1)
             bound = 1 / fan_in(self.pattern).clamp(min=1).to(plain.dtype).sqrt()
@@ -100,11 +99,11 @@ class SparseLinear(PatternModule):
         if require_tensor(x, "The input").shape[-1:] != (self.in_features,):
             raise InputError(f"The input has shape {list(x.shape)}: its last dimension has to be {self.in_features}.")
         if is_sparse(x):
-            found, products = sparse_products.multiply(parts(x), (self.pattern.transposed, self.values))
+            found, products = sparse_products.multiply(parts(x), (self.pattern.transposed, self.weight_values))
             result = products.new_zeros(found.shape).index_put(tuple(found.coordinates), products)
             return result if self.bias is None else result + self.bias
         rows = x.reshape(math.prod(x.shape[:-1]), self.in_features)
-        result = matmul((self.pattern, self.values), rows.mT).mT
+        result = matmul((self.pattern, self.weight_values), rows.mT).mT
         if self.bias is not None:
             result = result + self.bias
         return result.reshape(*x.shape[:-1], self.out_features)
@@ -113,7 +112,7 @@ class SparseLinear(PatternModule):
         """Describe the layer."""
         return (
             f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}, "
-            f"entries={self.values.numel()}, density={self.pattern.density:.3g}"
+            f"entries={self.weight_values.numel()}, density={self.pattern.density:.3g}"
         )
 
     @classmethod
@@ -124,7 +123,7 @@ class SparseLinear(PatternModule):
 
         >>> import torch
         >>> layer = SparseLinear.from_linear(torch.nn.Linear(8, 4), density=0.25)
-        >>> layer.values.numel()
+        >>> layer.weight_values.numel()
         8
         """
         if (pattern is None) == (density is None):
@@ -144,7 +143,7 @@ class SparseLinear(PatternModule):
             dtype=weight.dtype,
         )
         with torch.no_grad():
-            layer.values.copy_(weight[tuple(layer.pattern.coordinates)])
+            layer.weight_values.copy_(weight[tuple(layer.pattern.coordinates)])
             if layer.bias is not None:
                 layer.bias.copy_(linear.bias)
         return layer
@@ -152,10 +151,10 @@ class SparseLinear(PatternModule):
     @torch.no_grad()
     def to_linear(self) -> nn.Linear:
         """Build an `nn.Linear` that computes the same, with zeros where nothing is stored."""
-        options: dict[str, Any] = {"device": self.values.device, "dtype": self.values.dtype}
+        options: dict[str, Any] = {"device": self.weight_values.device, "dtype": self.weight_values.dtype}
         linear = nn.Linear(self.in_features, self.out_features, bias=self.bias is not None, **options)
         linear.weight.zero_()
-        linear.weight[tuple(self.pattern.coordinates)] = self.values
+        linear.weight[tuple(self.pattern.coordinates)] = self.weight_values
         if self.bias is not None:
             linear.bias.copy_(self.bias)
         return linear

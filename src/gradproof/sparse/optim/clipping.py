@@ -11,6 +11,7 @@ from torch.nn.utils import get_total_norm
 
 from gradproof.errors import InputError
 from gradproof.sparse.pattern.layouts import is_distinct, is_sparse, require_tensor, stored_values
+from gradproof.sparse.pattern.validation import require_well_formed
 
 EPSILON = 1e-6  # torch's own, so that results are the same to the bit
 
@@ -74,6 +75,7 @@ def _stored_gradients(parameters: Tensor | Iterable[Tensor], bound: float, name:
     for parameter in given:
         if parameter.grad is None:
             continue
+        require_well_formed(parameter.grad, "A gradient, a")
         if is_sparse(parameter.grad) and not is_distinct(parameter.grad):
             parameter.grad = parameter.grad.coalesce()
         found.append(stored_values(parameter.grad) if is_sparse(parameter.grad) else parameter.grad.detach())

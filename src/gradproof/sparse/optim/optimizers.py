@@ -17,6 +17,7 @@ from torch.optim import Optimizer
 
 from gradproof.errors import InputError
 from gradproof.sparse.optim.steps import gradient_of, mark_as_written
+from gradproof.sparse.pattern import Pattern
 from gradproof.sparse.pattern.layouts import is_sparse, require_sparse, stored_values
 from gradproof.sparse.pattern.values import accumulator
 
@@ -55,6 +56,8 @@ def optimizer(kind: type[Optimizer], params: Iterable[Any], **options: Any) -> O
 def values_parameter(leaf: Tensor) -> Parameter:
     """Return the stored values of a sparse leaf as a strided parameter: the same memory, the same object at every call.
 
+    The parameter follows the leaf where a state is loaded, or the leaf is moved or converted.
+
     >>> import torch
     >>> a = torch.eye(2).to_sparse_csr().requires_grad_()
     >>> values_parameter(a) is values_parameter(a)
@@ -66,21 +69,33 @@ def values_parameter(leaf: Tensor) -> Parameter:
             f"A sparse tensor of shape {list(leaf.shape)} is no leaf that requires grad: it has no gradient to step "
             "along. Pass tensor.detach().requires_grad_()."
         )
-    values = stored_values(leaf)
     known = accumulator(leaf)
-    if known.values is None or known.values.data_ptr() != values.data_ptr():
-        known.values = Parameter(values)
-    return known.values
+    with known.lock:
+        if known.values is None:
+            known.values = Parameter(stored_values(leaf))
+        else:
+            _follow(known.values, leaf)
+        return known.values
+
+
+def _follow(values: Parameter, leaf: Tensor) -> None:
+    """Have the values share the memory of a leaf's stored values, which may be other memory than before."""
+    stored = stored_values(leaf)
+    if values.data_ptr() != stored.data_ptr() or values.shape != stored.shape or values.dtype != stored.dtype:
+        values.grad = None
+        values.data = stored
 
 
 class _StoredEntries:
     """A mixin for optimizers, some of whose parameters are the values of sparse leaves."""
 
     leaves: dict[Parameter, Tensor]
+    patterns: dict[Parameter, Pattern]  # of the leaves, at the last step
     param_groups: list[dict[str, Any]]
+    state: dict[Parameter, Any]
 
     def __init__(self, params: Iterable[Any], **options: Any) -> None:
-        self.leaves = {}
+        self.leaves, self.patterns = {}, {}
         super().__init__(params, **options)  # type: ignore[call-arg]  # of the optimizer that this is mixed into
         self.register_step_pre_hook(_before)  # type: ignore[attr-defined]  # likewise
         self.register_step_post_hook(_after)  # type: ignore[attr-defined]  # likewise
@@ -113,14 +128,66 @@ class _StoredEntries:
         return values
 
     def fetch(self) -> None:
-        """Copy each leaf's gradient to its values."""
+        """Copy each leaf's gradient to its values, wherever these are now."""
         for values, leaf in self.leaves.items():
+            _follow(values, leaf)
+            self._require_same_pattern(values, leaf)
+            _convert(self.state[values], values)
             values.grad = None if leaf.grad is None else gradient_of(leaf, leaf.grad, on_mismatch="error")
+
+    def _require_same_pattern(self, values: Parameter, leaf: Tensor) -> None:
+        """Raise if something was learnt for the entries of another pattern."""
+        pattern, known = Pattern.of(leaf), self.patterns.get(values)
+        if self.state[values] and known is not None and pattern is not known and pattern != known:
+            raise InputError(
+                f"A sparse parameter has got another pattern, {pattern!r}, and this optimizer has learnt moments for "
+                f"the entries of {known!r}. Build a new optimizer, or train a SparseLinear, whose pattern "
+                "change_pattern_ changes together with what its optimizer has learnt."
+            )
+        self.patterns[values] = pattern
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        """Copy and pickle the leaves with what was learnt for them, so that copies of both belong together."""
+        kind = next(kind for kind in type(self).__mro__[1:] if kind is not _StoredEntries)
+        return _rebuilt, (kind,), self.__getstate__()
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: Any = super().__getstate__()
+        return {**state, "leaves": list(self.leaves.items()), "patterns": self.patterns}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take what a copy or a loaded state brings; only a copy brings leaves."""
+        super().__setstate__({name: state[name] for name in state if name != "leaves"})  # type: ignore[misc]  # likewise
+        if "leaves" not in state:
+            return
+        self.leaves = dict(state["leaves"])
+        for values, leaf in self.leaves.items():
+            (leaf if leaf.is_leaf else leaf.detach_()).requires_grad_()  # torch forgets this when it unpickles them
+            known = accumulator(leaf)
+            known.values, known.on_gradient = values, _hand_over
+            _follow(values, leaf)
+        self.register_step_pre_hook(_before)  # type: ignore[attr-defined]  # likewise
+        self.register_step_post_hook(_after)  # type: ignore[attr-defined]  # likewise
+
+
+def _convert(state: dict[str, Any], values: Parameter) -> None:
+    """Convert what an optimizer learnt for each value to the dtype and device that the values have now."""
+    for name, learnt in state.items():
+        if isinstance(learnt, Tensor) and learnt.shape == values.shape and learnt.ndim:
+            state[name] = learnt.to(device=values.device, dtype=values.dtype)
+
+
+def _rebuilt(kind: Any) -> Any:
+    """Return an optimizer without its state, as unpickling begins."""
+    chosen: Any = _on_stored_entries(kind)
+    return chosen.__new__(chosen)
 
 
 def _hand_over(leaf: Tensor) -> None:
     """Give the values the leaf's gradient after a backward, for what looks at gradients before the step."""
     values = accumulator(leaf).values
+    if values is not None:
+        _follow(values, leaf)
     if values is not None and leaf.grad is not None and leaf.grad.layout is leaf.layout:
         values.grad = gradient_of(leaf, leaf.grad, on_mismatch="error")
 

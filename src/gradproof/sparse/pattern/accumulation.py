@@ -1,12 +1,14 @@
 """Accumulation hooks: gradients of sparse leaves, added up in the leaf's own layout.
 
 Torch fails to add CSC, BSR and BSC tensors, and loses the batch of batched CSR ones; gradients of such tensors travel
-as COO, which it can add. Of COO gradients it forgets that they are coalesced. So hooks on the leaf add up what
-`loss.backward()` brings, and torch stores an empty tensor until the sum is in place.
+as COO, which it can add. Of COO gradients it forgets that they are coalesced. So a hook before torch's own accumulation
+adds up what `loss.backward()` brings, under a lock, and leaves nothing for torch to add: several threads may run
+backward at once, as they may with strided leaves.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, MutableMapping
 from typing import cast
 
@@ -15,46 +17,46 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.utils.weak import WeakIdKeyDictionary
 
-from gradproof.sparse.pattern.layouts import sparse_tensor, split_shape
-
 Add = Callable[[Tensor, Tensor | None, Tensor], Tensor]  # takes a leaf, what it holds, if anything, and a gradient
 
 
 class Accumulator:
-    """The gradients on their way into one leaf."""
+    """What adds up the gradients of one leaf."""
 
     def __init__(self, add: Add) -> None:
         self._add = add
-        self._sum: Tensor | None = None
+        self.lock = threading.RLock()
         self.values: Parameter | None = None  # the leaf's stored values as a strided parameter, once asked for
         self.on_gradient: Callable[[Tensor], None] | None = None  # called after every backward
 
-    def collect(self, leaf: Tensor, gradient: Tensor) -> Tensor:
-        """Add a gradient to the sum if it is sparse, and return what torch is to accumulate instead."""
-        held = leaf.grad
-        if held is not None and held.layout is torch.strided:
-            return gradient  # torch adds it to what is there
-        if gradient.layout is torch.strided:
-            total = gradient if held is None else self._add(leaf, held, gradient)
-        else:
-            self._sum, total = self._add(leaf, held, gradient), _empty_like(gradient)
-        leaf.grad = None
-        return total
+    def collect(self, leaf: Tensor, gradient: Tensor | None) -> Tensor | None:
+        """Add a gradient to the leaf's, and return what torch is to accumulate instead."""
+        if gradient is None:
+            return None
+        with self.lock:
+            held = leaf.grad
+            if held is not None and held.layout is torch.strided:
+                return gradient  # torch adds it to what is there
+            if gradient.layout is torch.strided:
+                total = gradient if held is None else self._add(leaf, held, gradient)
+                leaf.grad = None
+                return total
+            leaf.grad = self._add(leaf, held, gradient)
+        return None
 
-    def place(self, leaf: Tensor) -> None:
-        """Put the sum into the leaf's gradient."""
-        if self._sum is not None:
-            leaf.grad, self._sum = self._sum, None
-        if self.on_gradient is not None:
-            self.on_gradient(leaf)
+    def notify(self, leaf: Tensor) -> None:
+        """Tell who wants to know that the leaf has got a gradient."""
+        with self.lock:
+            if self.on_gradient is not None:
+                self.on_gradient(leaf)
 
 
 def accumulator_of(leaf: Tensor, add: Add) -> Accumulator:
     """Return the leaf's accumulator, the same at every call; the first call puts a hook on the leaf."""
     known = _ACCUMULATORS.get(leaf)
     if known is None:
-        _ACCUMULATORS[leaf] = known = Accumulator(add)
-        leaf.register_post_accumulate_grad_hook(known.place)  # type: ignore[no-untyped-call]  # torch's own
+        known = _ACCUMULATORS.setdefault(leaf, Accumulator(add))
+        leaf.register_post_accumulate_grad_hook(known.notify)  # type: ignore[no-untyped-call]  # torch's own
     return known
 
 
@@ -65,19 +67,11 @@ def collect_gradients(leaf: Tensor, result: Tensor, add: Add) -> None:
     assert node is not None
     accumulator = accumulator_of(leaf, add)
     hooked = cast(dict[str, bool], node.metadata)  # a property, which torch declares as a method
-    if __name__ not in hooked:
+    with accumulator.lock:
+        if __name__ in hooked:
+            return
         hooked[__name__] = True
         node.register_prehook(lambda gradients: (accumulator.collect(leaf, gradients[0]),))
-
-
-def _empty_like(gradient: Tensor) -> Tensor:
-    """Build a tensor of the gradient's type and shape without entries; all compressed layouts are one type to torch."""
-    shape, dense, _ = split_shape(gradient)
-    is_coo, batch = gradient.layout is torch.sparse_coo, shape[:-2]
-    sizes = [(len(shape), 0)] if is_coo else [(*batch, shape[-2] + 1), (*batch, 0)]
-    indices = tuple(torch.zeros(size, dtype=torch.int64, device=gradient.device) for size in sizes)
-    values = torch.zeros(*sizes[-1][is_coo:], *dense, dtype=gradient.dtype, device=gradient.device)
-    return sparse_tensor(gradient.layout if is_coo else torch.sparse_csr, indices, values, gradient.shape)
 
 
 _ACCUMULATORS: MutableMapping[Tensor, Accumulator] = WeakIdKeyDictionary()

@@ -46,6 +46,15 @@ def facts_of(tensor: Tensor) -> Facts:
     return fresh
 
 
+def facts_at(indices: tuple[Tensor, ...]) -> Facts:
+    """Return what is known of index tensors as they are now, cached for the last of them; the caller may add to it."""
+    versions = _versions_of(indices)
+    known = _FACTS_OF_INDICES.get(indices[-1])
+    if known is None or known.versions != versions:
+        _FACTS_OF_INDICES[indices[-1]] = known = Facts(versions)
+    return known
+
+
 def keep_facts(tensor: Tensor) -> None:
     """Declare that the values were written to and the indices were not: torch has one version counter for both."""
     known = _FACTS.get(tensor)
@@ -57,7 +66,12 @@ def _versions(tensor: Tensor) -> tuple[Any, ...]:
     """Return what changes with every write to the indices, without reading them."""
     if tensor.is_inference():
         return ()
-    return tuple((index.data_ptr(), index.shape, index._version) for index in index_tensors(tensor))
+    return _versions_of(index_tensors(tensor))
 
 
+def _versions_of(indices: tuple[Tensor, ...]) -> tuple[Any, ...]:
+    return tuple((index.data_ptr(), index.shape, index._version) for index in indices)
+
+
+_FACTS_OF_INDICES: MutableMapping[Tensor, Facts] = WeakIdKeyDictionary()
 _FACTS: MutableMapping[Tensor, Facts] = WeakIdKeyDictionary()

@@ -41,8 +41,8 @@ class CompressedRows:
         largest = max(*shape, row.numel())
         permutation = None
         key = ravel((row, column), shape)
-        if not is_increasing(key):
-            order = torch.argsort(key)
+        if not is_increasing(key, strictly=False):
+            order = torch.argsort(key, stable=True)
             column, permutation = column[order], _narrowed(order, largest)
         del key
         crow_indices = _narrowed(compress(row, shape[0]), largest)

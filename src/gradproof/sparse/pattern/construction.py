@@ -27,21 +27,36 @@ SHUFFLED = 0.25  # the density from which positions are drawn by shuffling all o
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StoredIndices:
-    """The layout, the shape without dense dimensions, the index tensors and the blocksize of a sparse tensor."""
+    """The layout, the shape without dense dimensions, the index tensors and the blocksize of a sparse tensor.
+
+    With `parallel`, which is for COO alone, a position may be stored several times, as parallel edges of a graph are.
+    """
 
     layout: torch.layout
     shape: tuple[int, ...]
     indices: tuple[Tensor, ...]
     blocksize: tuple[int, ...] | None = None
+    parallel: bool = False
 
     def __post_init__(self) -> None:
-        require_valid(self.layout, self.shape, self.indices, self.blocksize)
+        if not torch.compiler.is_compiling():  # what is compiled validates them when it runs
+            require_valid(self.layout, self.shape, self.indices, self.blocksize, distinct=not self.parallel)
 
     @classmethod
-    def _trusted(cls, *fields: Any, **cached: Any) -> Self:
+    def _trusted(
+        cls,
+        layout: torch.layout,
+        shape: tuple[int, ...],
+        indices: tuple[Tensor, ...],
+        blocksize: tuple[int, ...] | None = None,
+        *,
+        parallel: bool = False,
+        **cached: Any,
+    ) -> Self:
         """Build from indices that are known to be valid, with what is known of them already."""
         made = object.__new__(cls)
-        made.__dict__.update(zip(("layout", "shape", "indices", "blocksize"), fields, strict=True), **cached)
+        fields = {"layout": layout, "shape": shape, "indices": indices, "blocksize": blocksize, "parallel": parallel}
+        made.__dict__.update(fields, **cached)
         return made
 
     @classmethod
@@ -76,8 +91,10 @@ class StoredIndices:
         return cls._of_tensor(mask.to(torch.uint8).to_sparse(layout=layout, blocksize=blocksize))
 
     @classmethod
-    def from_indices(cls, indices: Tensor, shape: tuple[int, ...]) -> Self:
+    def from_indices(cls, indices: Tensor, shape: tuple[int, ...], *, parallel: bool = False) -> Self:
         """Build a COO pattern from one column of indices for each entry, in any order: values are in the same order.
+
+        With `parallel` a position may occur several times, each with a value of its own, as in an uncoalesced tensor.
 
         >>> import torch
         >>> from gradproof.sparse import Pattern
@@ -86,7 +103,7 @@ class StoredIndices:
         """
         if isinstance(shape, int):
             raise InputError(f"The shape is {shape}: pass one size for each dimension, such as ({shape},).")
-        return cls(torch.sparse_coo, tuple(shape), (torch.as_tensor(indices).clone(),))
+        return cls(torch.sparse_coo, tuple(shape), (torch.as_tensor(indices).clone(),), parallel=parallel)
 
     @classmethod
     def from_scipy(cls, matrix: Any) -> Self:
@@ -100,24 +117,31 @@ class StoredIndices:
         return cls(*of_scipy(matrix))
 
     @classmethod
-    def from_edge_index(cls, edge_index: Tensor, *, nodes: int | tuple[int, int] | None = None) -> Self:
+    def from_edge_index(
+        cls,
+        edge_index: Tensor | tuple[Tensor, Tensor],
+        *,
+        nodes: int | tuple[int, int] | None = None,
+        parallel: bool = False,
+    ) -> Self:
         """Return the adjacency matrix of a graph, with row = target and column = source, in the order of the edges.
 
-        `edge_index` has sources above targets. `nodes` is their number, or a pair: of targets and of sources.
+        `edge_index` has sources above targets, as PyTorch Geometric has it; or it is a pair of sources and targets, as
+        DGL's `graph.edges()` returns. `nodes` is their number, or a pair: of targets and of sources. With `parallel`
+        an edge may occur several times, and each has a value of its own.
 
         >>> import torch
         >>> from gradproof.sparse import Pattern
         >>> Pattern.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 0]])).mask().int().tolist()
         [[0, 0, 1], [1, 0, 0], [0, 1, 0]]
         """
-        if require_tensor(edge_index, "edge_index").ndim != 2 or edge_index.shape[0] != 2:
-            raise InputError(f"edge_index has shape {list(edge_index.shape)}: pass [2, edges], sources above targets.")
+        edges = _edges(edge_index)
         if nodes is None:
-            nodes = int(edge_index.max()) + 1 if edge_index.numel() else 0
+            nodes = int(edges.max()) + 1 if edges.numel() else 0
         if not isinstance(nodes, int) and not (isinstance(nodes, (tuple, list)) and len(nodes) == 2):
             raise InputError(f"nodes={nodes!r}: pass the number of nodes, or a pair, of targets and of sources.")
         shape = (nodes, nodes) if isinstance(nodes, int) else tuple(nodes)
-        return cls(torch.sparse_coo, shape, (edge_index.flip(0),))
+        return cls(torch.sparse_coo, shape, (edges.flip(0),), parallel=parallel)
 
     @classmethod
     def random(cls, shape: tuple[int, int], density: float, *, generator: torch.Generator | None = None) -> Self:
@@ -132,17 +156,28 @@ class StoredIndices:
             raise InputError(f"The shape is {shape!r}: a matrix has rows and columns, such as (3, 4).")
         if not isinstance(density, (int, float)) or not 0 <= density <= 1:
             raise InputError(f"The density is {density}: it is the fraction of positions that are stored, from 0 to 1.")
+        device = "cpu" if generator is None else generator.device  # also where tensors are made on the meta device
         size = math.prod(shape)
         count = round(density * size)
         if density >= SHUFFLED:
-            chosen = torch.randperm(size, generator=generator)[:count]
+            chosen = torch.randperm(size, generator=generator, device=device)[:count]
         else:
-            chosen = torch.empty(0, dtype=torch.int64)
+            chosen = torch.empty(0, dtype=torch.int64, device=device)
             while chosen.numel() < count:
-                more = torch.randint(size, (count - chosen.numel() + 16,), generator=generator)
+                more = torch.randint(size, (count - chosen.numel() + 16,), generator=generator, device=device)
                 chosen = torch.unique_consecutive(torch.cat([chosen, more]).sort().values)
             # They are sorted: keeping the first ones would leave the last rows empty.
-            chosen = chosen[torch.randperm(chosen.numel(), generator=generator)[:count]]
+            chosen = chosen[torch.randperm(chosen.numel(), generator=generator, device=device)[:count]]
         chosen = chosen.sort().values
         rows = torch.div(chosen, shape[1], rounding_mode="floor") if size else chosen
         return cls(torch.sparse_csr, shape, (compress(rows, shape[0]), chosen - rows * shape[1]))
+
+
+def _edges(edge_index: Tensor | tuple[Tensor, Tensor]) -> Tensor:
+    """Return edges as a plain tensor of shape [2, edges]; PyTorch Geometric's EdgeIndex is a subclass of Tensor."""
+    if isinstance(edge_index, (tuple, list)) and len(edge_index) == 2:
+        edge_index = torch.stack([require_tensor(end, "An end of the edges") for end in edge_index])
+    edges: Tensor = getattr(edge_index, "as_tensor", lambda: edge_index)()
+    if require_tensor(edges, "edge_index").ndim != 2 or edges.shape[0] != 2:
+        raise InputError(f"edge_index has shape {list(edges.shape)}: pass [2, edges], sources above targets.")
+    return edges

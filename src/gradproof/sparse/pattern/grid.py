@@ -251,9 +251,10 @@ def zeros_on(
     return sparse_tensor(layout, (compressed, plain), values, grid.tensor_shape)
 
 
-def is_increasing(keys: Tensor) -> bool:
-    """Return True if keys strictly increase."""
-    return len(keys) < 2 or bool((keys[1:] > keys[:-1]).all())
+def is_increasing(keys: Tensor, *, strictly: bool = True) -> bool:
+    """Return True if keys increase, strictly or with repetitions."""
+    later, earlier = keys[1:], keys[:-1]
+    return len(keys) < 2 or bool((later > earlier if strictly else later >= earlier).all())
 
 
 def _padded(keys: Tensor, batches: int, area: int) -> Tensor:

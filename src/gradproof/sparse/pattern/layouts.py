@@ -15,6 +15,14 @@ BY_COLUMN = (torch.sparse_csc, torch.sparse_bsc)
 BLOCKED = (torch.sparse_bsr, torch.sparse_bsc)
 COMPRESSED = BY_ROW + BY_COLUMN
 SPARSE = (torch.sparse_coo, *COMPRESSED)
+NAME_OF_LAYOUT = {
+    torch.sparse_coo: "COO",
+    torch.sparse_csr: "CSR",
+    torch.sparse_csc: "CSC",
+    torch.sparse_bsr: "BSR",
+    torch.sparse_bsc: "BSC",
+}
+LAYOUT_OF_NAME = {name: layout for layout, name in NAME_OF_LAYOUT.items()}
 TRANSPOSED = {
     torch.sparse_coo: torch.sparse_coo,
     torch.sparse_csr: torch.sparse_csc,
@@ -30,8 +38,7 @@ def name_of(layout: torch.layout) -> str:
     >>> name_of(torch.sparse_csr), name_of(torch.strided)
     ('CSR', 'strided')
     """
-    word = str(layout).removeprefix("torch.").removeprefix("sparse_")
-    return word if word == "strided" else word.upper()
+    return NAME_OF_LAYOUT.get(layout) or str(layout).removeprefix("torch.")
 
 
 def is_sparse(tensor: Tensor) -> bool:

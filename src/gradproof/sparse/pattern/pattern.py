@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from gradproof.errors import InputError
-from gradproof.sparse.pattern.cache import facts_of
+from gradproof.sparse.pattern.cache import facts_at, facts_of
 from gradproof.sparse.pattern.compressed_rows import CompressedRows
 from gradproof.sparse.pattern.construction import StoredIndices
 from gradproof.sparse.pattern.grid import Grid, is_increasing, keys_of, ravel
@@ -65,10 +65,40 @@ class Pattern(StoredIndices):
         found: Pattern = facts.pattern
         return found
 
+    @classmethod
+    def at(cls, layout: torch.layout, shape: tuple[int, ...], indices: tuple[Tensor, ...], **options: Any) -> Pattern:
+        """Return the pattern of index tensors as they are now: built again once one of them was written to.
+
+        It is cached as long as the index tensors live. Options are the other fields.
+
+        >>> indices = torch.tensor([[0, 1], [0, 1]])
+        >>> diagonal = Pattern.at(torch.sparse_coo, (2, 2), (indices,))
+        >>> Pattern.at(torch.sparse_coo, (2, 2), (indices,)) is diagonal
+        True
+        >>> indices[1].copy_(torch.tensor([1, 0]))
+        tensor([1, 0])
+        >>> Pattern.at(torch.sparse_coo, (2, 2), (indices,)) == diagonal
+        False
+        """
+        if torch.compiler.is_compiling():
+            return cls(layout, shape, indices, **options)
+        facts = facts_at(indices)
+        fields = (layout, shape, options)
+        if facts.pattern is None or facts.equal_to != fields:
+            copies = tuple(index.detach().clone() for index in indices)  # the cache must keep no index tensor alive
+            facts.pattern, facts.equal_to = cls(layout, shape, copies, **options), fields
+        found: Pattern = facts.pattern
+        return found
+
     @property
     def device(self) -> torch.device:
         """The device of the indices."""
         return self.indices[0].device
+
+    @property
+    def is_meta(self) -> bool:
+        """True if the indices have no memory."""
+        return self.indices[0].is_meta
 
     @property
     def batch(self) -> tuple[int, ...]:
@@ -122,7 +152,7 @@ class Pattern(StoredIndices):
         return self  # it is immutable
 
     def __reduce__(self) -> tuple[Callable[..., Pattern], tuple[Any, ...]]:
-        return Pattern, (self.layout, self.shape, self.indices, self.blocksize)
+        return Pattern, (self.layout, self.shape, self.indices, self.blocksize, self.parallel)
 
     @cached_property
     def grid(self) -> Grid:
@@ -208,7 +238,9 @@ class Pattern(StoredIndices):
         """Build a tensor of this pattern whose values are one zero, expanded: it takes no memory."""
         zeros = torch.zeros((), dtype=dtype, device=self.device).expand(*self.values_shape, *dense)
         shape = (*self.shape, *dense)
-        return sparse_tensor(self.layout, self.indices, zeros, shape, coalesced=self._order is None)
+        return sparse_tensor(
+            self.layout, self.indices, zeros, shape, coalesced=self._order is None and not self.parallel
+        )
 
     def mask(self) -> Tensor:
         """Return a strided mask that is true where an entry is stored."""
@@ -236,7 +268,7 @@ class Pattern(StoredIndices):
             return self
         cached = {name: self.__dict__[name].to(device) for name in ("by_rows", "by_columns") if name in self.__dict__}
         indices = tuple(index.to(device) for index in self.indices)
-        return self._trusted(self.layout, self.shape, indices, self.blocksize, **cached)
+        return self._trusted(self.layout, self.shape, indices, self.blocksize, parallel=self.parallel, **cached)
 
     @cached_property
     def transposed(self) -> Pattern:
@@ -247,14 +279,16 @@ class Pattern(StoredIndices):
             swapped = [*range(len(self.shape) - 2), len(self.shape) - 1, len(self.shape) - 2]
             indices = (self.indices[0][swapped],)
         shape = (*self.batch, self.shape[-1], self.shape[-2])
-        return self._trusted(TRANSPOSED[self.layout], shape, indices, self.blocksize and self.blocksize[::-1])
+        blocks = self.blocksize and self.blocksize[::-1]
+        return self._trusted(TRANSPOSED[self.layout], shape, indices, blocks, parallel=self.parallel)
 
     def sorted(self) -> tuple[Pattern, Tensor | None]:
         """Return the pattern in torch's order of entries, and the position in storage here of each (None: the same)."""
         order = self._order
         if order is None:
             return self, None
-        return self._trusted(self.layout, self.shape, (self.indices[0][:, order],), None, _order=None), order
+        indices = (self.indices[0][:, order],)
+        return self._trusted(self.layout, self.shape, indices, parallel=self.parallel, _order=None), order
 
     @cached_property
     def _order(self) -> Tensor | None:
@@ -262,7 +296,7 @@ class Pattern(StoredIndices):
         if self.layout is not torch.sparse_coo:
             return None
         keys = ravel(self.indices[0], self.shape)
-        return None if is_increasing(keys) else torch.argsort(keys)
+        return None if is_increasing(keys, strictly=not self.parallel) else torch.argsort(keys, stable=True)
 
     @cached_property
     def products(self) -> MutableMapping[Pattern, Any]:
@@ -274,8 +308,17 @@ class Pattern(StoredIndices):
         self.require_matrix()
         if self.batch:
             raise InputError(f"{self!r} is a batch: only a single matrix is turned into CSR.")
+        if self.parallel:
+            raise InputError(f"{self!r} may store a position several times, and CSR may not. Call merged() first.")
         rows = self.by_rows
         order = None if rows.permutation is None else rows.permutation.long()
         indices = rows.crow_indices, rows.col_indices
         plain = replace(rows, permutation=None)
-        return self._trusted(torch.sparse_csr, self.shape, indices, None, by_rows=plain), order
+        return self._trusted(torch.sparse_csr, self.shape, indices, by_rows=plain), order
+
+
+def require_pattern(pattern: object) -> Pattern:
+    """Return the pattern, or raise with the type that came instead."""
+    if not isinstance(pattern, Pattern):
+        raise InputError(f"The pattern is a {type(pattern).__name__}. Pass a Pattern, such as Pattern.of(tensor).")
+    return pattern

@@ -55,14 +55,24 @@ def fault_of(tensor: Tensor) -> str | None:
 
 
 def require_valid(
-    layout: torch.layout, shape: tuple[int, ...], indices: tuple[Tensor, ...], blocksize: tuple[int, ...] | None
+    layout: torch.layout,
+    shape: tuple[int, ...],
+    indices: tuple[Tensor, ...],
+    blocksize: tuple[int, ...] | None,
+    *,
+    distinct: bool = True,
 ) -> None:
-    """Raise unless the indices are those of a sparse tensor of this layout and shape with distinct entries."""
+    """Raise unless the indices are those of a sparse tensor of this layout and shape, with distinct entries if asked.
+
+    Indices without memory, on the meta device, are not looked at.
+    """
     require_shape(shape)
     if layout not in SPARSE:
         raise InputError(f"{layout} is no sparse layout. Pass one of {', '.join(map(str, SPARSE))}.")
+    if any(index.is_meta for index in indices):
+        return
     fault = index_fault(layout, shape, indices, blocksize or ())
-    if fault is None and layout is torch.sparse_coo and not is_increasing(ravel(indices[0], shape)):
+    if fault is None and distinct and layout is torch.sparse_coo and not is_increasing(ravel(indices[0], shape)):
         fault = _duplicate(indices[0], shape)
     if fault:
         raise InputError(f"The indices make no {name_of(layout)} pattern of shape {list(shape)}: {fault}.")

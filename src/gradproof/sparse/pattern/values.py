@@ -23,6 +23,7 @@ from gradproof.sparse.pattern.layouts import (
     is_addable,
     is_distinct,
     is_sparse,
+    name_of,
     same_indices,
     sparse_tensor,
     stored_values,
@@ -40,8 +41,21 @@ def read(tensor: Tensor, pattern: Pattern) -> Tensor:
     if tensor.layout is torch.strided:
         values = tensor[tuple(pattern.coordinates)]
         return values.reshape(*pattern.values_shape, *values.shape[1:])
+    _require_converted(tensor)
     result: Tensor = _Read.apply(tensor, pattern)  # type: ignore[no-untyped-call]  # torch's own
     return accumulated(tensor, result)
+
+
+def _require_converted(tensor: Tensor) -> None:
+    """Raise if torch has converted a compressed tensor in name alone, as it does in `module.to(dtype)`."""
+    values = stored_values(tensor)
+    if values.dtype != tensor.dtype or values.device != tensor.device:
+        raise InputError(
+            f"A {name_of(tensor.layout)} tensor says {tensor.dtype} on {tensor.device}, and stores values of "
+            f"{values.dtype} on {values.device}: module.to() and tensor.data = ... convert such parameters in name "
+            "alone. Convert it before it becomes a parameter: nn.Parameter(weight.detach().to(dtype)); or train the "
+            "values, as SparseLinear does."
+        )
 
 
 def build(values: Tensor, pattern: Pattern, *, layout: torch.layout | None = None) -> Tensor:
@@ -203,7 +217,7 @@ class _Build(Function):
         lead = len(pattern.values_shape)
         shape = (*pattern.shape, *values.shape[lead:])
         if layout is pattern.layout:
-            return sparse_tensor(layout, pattern.indices, values, shape)
+            return sparse_tensor(layout, pattern.indices, values, shape, coalesced=not pattern.parallel)
         return sparse_tensor(layout, (pattern.coordinates,), values.flatten(0, lead - 1), shape, coalesced=False)
 
     @staticmethod
