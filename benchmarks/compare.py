@@ -9,7 +9,7 @@ Beside it: `torch.testing.assert_close` of kernel and plain reference with its d
 which the largest error of the kernel is at most twice that of the plain reference (gradients: three times). The exit
 status is 1 if gradproof calls a right kernel wrong, or finds less than 99 % of the wrong entries.
 
-    python -m benchmarks.compare [draws of each kernel and dtype] [wrong entries of each]
+    python -m benchmarks.compare [draws of each kernel and dtype] [wrong entries of each] [first seed]
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def wrong(pair: Pair, dtype: torch.dtype, seed: int, row: Row) -> None:
     row.add({"gradproof": found} | usual(pair, kernel, inputs, incoming))
 
 
-def main(draws: int, planted: int) -> int:
+def main(draws: int, planted: int, first: int = 0) -> int:
     """Print both tables, and return the exit status."""
     began, rows = time.perf_counter(), {}
     for title, what, count in (("right kernels called wrong", right, draws), ("wrong entries found", wrong, planted)):
@@ -174,7 +174,7 @@ def main(draws: int, planted: int) -> int:
             whole = Row()
             for dtype in DTYPES:
                 mine = Row()
-                for seed in range(count):
+                for seed in range(first, first + count):
                     what(pair, dtype, seed, mine)
                 for row in (whole, rows[title][dtype]):
                     row.cases += mine.cases

@@ -73,6 +73,26 @@ class CrossEntropy(torch.autograd.Function):
         return known * gradient, None
 
 
+class CrossEntropyNormalised(torch.autograd.Function):
+    """Cross-entropy whose gradient is exp(x - lse): the rounding of a large lse shows in every probability."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, target: Tensor) -> Tensor:
+        """Return the mean loss, and keep the logarithms of the sums."""
+        x = wide(logits)
+        lse = torch.logsumexp(x, -1, keepdim=True)
+        ctx.save_for_backward(logits, target, lse)
+        return (lse - x.gather(-1, target[:, None])).mean().to(logits.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        """Return the probabilities, less one at the targets."""
+        logits, target, lse = ctx.saved_tensors
+        found = torch.exp(wide(logits) - lse)
+        found[torch.arange(len(target)), target] -= 1
+        return (found * wide(gradient) / len(target)).to(logits.dtype), None
+
+
 class SwiGlu(torch.autograd.Function):
     """silu(gate) · up in float32, with a backward that computes the gate again."""
 
@@ -169,6 +189,11 @@ def gelu_fused(x: Tensor) -> Tensor:
 def gelu_plain(x: Tensor) -> Tensor:
     """The exact gelu, step by step."""
     return 0.5 * x * (1 + torch.erf(x / math.sqrt(2)))
+
+
+def cross_entropy_normalised(x: Tensor, target: Tensor) -> Tensor:
+    """The same algorithm, step by step."""
+    return (torch.logsumexp(x, -1) - x.gather(-1, target[:, None])[:, 0]).mean()
 
 
 def gelu_tanh_fused(x: Tensor) -> Tensor:
@@ -330,6 +355,8 @@ PAIRS = (
     Pair("matmul, blocked", matmul_blocked, torch.matmul, lambda draw: (draw(16, 128), draw(128, 24))),
     Pair("matmul, sequential", matmul_sequential, torch.matmul, lambda draw: (draw(16, 64), draw(64, 24))),
     Pair("gelu", gelu_fused, gelu_plain, lambda draw: (draw(16, 32),)),
+    Pair("gelu of torch", F.gelu, gelu_plain, lambda draw: (draw(16, 32),)),
+    Pair("gelu of torch, wide", F.gelu, gelu_plain, lambda draw: (draw(16, 32, scale=2.0),)),
     Pair("gelu, tanh", gelu_tanh_fused, gelu_tanh_plain, lambda draw: (draw(16, 32),)),
     Pair("swiglu", SwiGlu.apply, lambda gate, up: F.silu(gate) * up, lambda draw: (draw(16, 32), draw(16, 32))),
     Pair("cross-entropy", CrossEntropy.apply, F.cross_entropy, lambda draw: (draw(16, 64), whole(64, 16))),
@@ -337,6 +364,12 @@ PAIRS = (
         "cross-entropy, confident",
         CrossEntropy.apply,
         F.cross_entropy,
+        lambda draw: (draw(16, 64, scale=6.0), whole(64, 16)),
+    ),
+    Pair(
+        "cross-entropy, exp(x - lse)",
+        CrossEntropyNormalised.apply,
+        cross_entropy_normalised,
         lambda draw: (draw(16, 64, scale=6.0), whole(64, 16)),
     ),
     Pair("binary cross-entropy", bce_fused, bce_plain, lambda draw: (draw(16, 8), draw(16, 8, fixed=True).sigmoid())),

@@ -109,6 +109,7 @@ def publish(judgement: Judgement, checked: Checked, *, tally: Tally, seconds: fl
         resolution=judgement.resolution,
         readings=judgement.readings,
         maps=judgement.maps,
+        errors=judgement.errors,
         cost=Cost(
             evaluations=tally.evaluations,
             pullbacks=tally.pullbacks,

@@ -107,6 +107,21 @@ def test_a_small_common_factor_is_found():
     assert "factor" in report.findings[0].message
 
 
+@pytest.mark.parametrize(
+    ("dtype", "factor"), [(torch.bfloat16, 1.02), (torch.float16, 1.003), (torch.float32, 1 + 5e-7)]
+)
+def test_a_factor_of_a_few_columns_is_found_that_no_single_entry_shows(dtype, factor):
+    def kernel(x):
+        y = fused(x)
+        return torch.cat([y[:, :8], (factor * y[:, 8:16].double()).to(y.dtype), y[:, 16:]], 1)
+
+    report = compare(kernel, plain, point(64, 48, dtype=dtype).detach(), seed=0)
+
+    (finding,) = report.findings
+    assert "common factor" in finding.message
+    assert "in [:, 8:16]" in finding.message
+
+
 @pytest.mark.parametrize("dtype", HALVES)
 def test_a_wrong_gradient_is_found_where_values_are_right(changed, dtype):
     def change(gradient):
@@ -318,6 +333,9 @@ def test_reports_are_rendered_and_read_back():
     assert gradproof.Report.from_json(report.to_json()) == report
     assert "gradproof.compare(" in report._repr_html_()
     assert "against plain" in str(report)
+    assert "columns 0 ▇" in str(report) or "columns 0 █" in str(report)
+    assert [found.name for found in report.errors] == ["output", "gradient of x"]
+    assert "error over the plain reference" in report._repr_html_()
 
 
 def test_points_that_a_kernel_does_not_accept_are_left_out():

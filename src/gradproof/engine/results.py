@@ -178,6 +178,24 @@ class HeatMap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorMap:
+    """The errors of a value or a gradient by position, in blocks of `down` rows by `across` columns.
+
+    All dimensions of the tensor but the last are rows. `bars` are the largest error of each block in error bars: more
+    than one is wrong. `ratios` are the root mean square of the error over that of the plain reference in the same
+    precision; there are none if that is not known.
+    """
+
+    name: str
+    rows: int
+    columns: int
+    down: int
+    across: int
+    bars: tuple[tuple[float, ...], ...]
+    ratios: tuple[tuple[float, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
     """The smallest error in one gradient entry that the check would have caught; infinite where nothing was measured.
 
@@ -234,6 +252,7 @@ class Report:
 
     `reason` says why a check is inconclusive, and is None otherwise. `message` explains it, or is that of the first
     finding; `hint` says what to do. `origin` is where the check was made, such as a test's name, if that is known.
+    `errors` are those of a comparison with a reference, by position.
     `unsupported` names derivatives that were asked for and that the framework does not have.
     """
 
@@ -246,6 +265,7 @@ class Report:
     resolution: Resolution
     readings: tuple[Reading, ...] = ()
     maps: tuple[HeatMap, ...] = ()
+    errors: tuple[ErrorMap, ...] = ()
     cost: Cost
     seed: int
     subject: Checked

@@ -10,6 +10,7 @@ from gradproof.engine.estimators.directional import Measured
 from gradproof.engine.results import (
     UNMEASURED,
     Entry,
+    ErrorMap,
     Finding,
     HeatMap,
     Obstacle,
@@ -43,6 +44,7 @@ class Judgement:
     resolution: Resolution = UNMEASURED
     readings: tuple[Reading, ...] = ()
     maps: tuple[HeatMap, ...] = ()
+    errors: tuple[ErrorMap, ...] = ()
     unsupported: tuple[str, ...] = ()  # derivatives that were asked for and that the framework does not have
     measured: Measured | None = None  # the Jacobian, where it is wrong and all of it is known
 
@@ -95,6 +97,7 @@ def together(judgements: Sequence[Judgement]) -> Judgement:
         notes=tuple(note for judgement in judgements for note in judgement.notes),
         readings=tuple(reading for judgement in judgements for reading in judgement.readings),
         maps=tuple(each for judgement in judgements for each in judgement.maps),
+        errors=tuple(each for judgement in judgements for each in judgement.errors),
         unsupported=tuple(name for judgement in judgements for name in judgement.unsupported),
         measured=next((each.measured for each in judgements if each.measured), None),
         resolution=weakest.resolution,

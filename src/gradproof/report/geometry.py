@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from gradproof.engine.results import Entry, Reading, Report
+from gradproof.engine.results import Entry, ErrorMap, Reading, Report
 from gradproof.report import words
 from gradproof.report.axes import Axis, Dot, Line, Tick, axis_around, power_of_ten, short
+from gradproof.report.error_picture import ErrorPicture, error_pictures
 from gradproof.report.heat import HeatPicture, heat
 
 LOPSIDED = 10.0  # ratio of the ranges of two axes, beyond which they do not share one
 ABOVE_ROUNDING = 3.0  # times the rounding: the least remainder that is significant
+TENSORS = 3  # of a comparison that are drawn, those with the largest errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +66,7 @@ class ScatterPicture(PlanePlot):
     diagonal: Line
 
 
-Picture = TaylorPicture | BarsPicture | ScatterPicture | HeatPicture
+Picture = TaylorPicture | BarsPicture | ScatterPicture | HeatPicture | ErrorPicture
 
 
 def taylor(reading: Reading) -> TaylorPicture | None:
@@ -175,7 +177,8 @@ def scatter(report: Report) -> ScatterPicture | None:
     else:
         numerical_range, claimed_range = numerical, claimed
     x = axis_around(numerical_range, 56.0, 350.0, margin=0.08, least=_extent(numerical_range))
-    y = axis_around(claimed_range, 212.0, 10.0, margin=0.08, least=_extent(claimed_range))
+    upwards = _extent(claimed_range) or _extent(numerical_range)  # claims may all be zero
+    y = axis_around(claimed_range, 212.0, 10.0, margin=0.08, least=upwards)
     low, high = min(x.low, y.low), max(x.high, y.high)
     return ScatterPicture(
         dots=[
@@ -207,7 +210,12 @@ def pictures(report: Report) -> list[Picture]:
     """Return all pictures that a report has the numbers for."""
     drawn: list[Picture | None] = [taylor(reading) for reading in _most_informative(report.readings)]
     drawn += [bars(report), scatter(report), *map(heat, report.maps)]
+    drawn += [picture for found in _worst_first(report.errors)[:TENSORS] for picture in error_pictures(found)]
     return [picture for picture in drawn if picture is not None]
+
+
+def _worst_first(found: tuple[ErrorMap, ...]) -> list[ErrorMap]:
+    return sorted(found, key=lambda each: -max(map(max, each.bars)))
 
 
 def _most_informative(readings: tuple[Reading, ...]) -> list[Reading]:

@@ -15,6 +15,7 @@ from typing import Any
 
 from gradproof.engine.results import Finding, Report, Verdict
 from gradproof.report import words
+from gradproof.report.error_picture import ErrorPicture
 from gradproof.report.geometry import BarsPicture, Picture, ScatterPicture, TaylorPicture, pictures
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -158,7 +159,7 @@ def _card(report: Report, *, pictured: bool, open_: bool) -> _Card:
 
 
 def _kind(picture: Picture) -> str:
-    kinds = {TaylorPicture: "taylor", BarsPicture: "bars", ScatterPicture: "scatter"}
+    kinds = {TaylorPicture: "taylor", BarsPicture: "bars", ScatterPicture: "scatter", ErrorPicture: "errors"}
     return kinds.get(type(picture), "heat")
 
 

@@ -12,6 +12,7 @@ from gradproof.engine.results import Finding, Report, Verdict
 from gradproof.report import words
 from gradproof.report.characters import harmless, in_encoding
 from gradproof.report.entries import entry_table
+from gradproof.report.error_picture import sparkline
 from gradproof.report.wrapping import wrapped
 
 if TYPE_CHECKING:
@@ -110,6 +111,9 @@ def _render(report: Report, console: Console) -> None:
     if len(report.findings) > FINDINGS:
         paths = ", ".join(finding.argument or finding.kind for finding in report.findings[FINDINGS:][:8])
         console.print(_field("also", f"{len(report.findings) - FINDINGS} more findings: {paths}"))
+    for found in report.errors:
+        if report.findings and max(map(max, found.bars)) > 1:
+            console.print(_field("errors", f"{found.name}: {sparkline(found)}"))
     arguments = "; ".join(subject.arguments[:6]) + _more(len(subject.arguments) - 6)
     console.print(_field("checked", arguments + words.how(subject)))
     if report.verdict is Verdict.PASS:

@@ -119,18 +119,6 @@ def test_errors_that_are_large_throughout_are_imprecise():
     assert not alike.allowance(200).imprecise
 
 
-def test_a_common_factor_shows_below_every_bar():
-    exact = rounding(0, 1, 1000, 1.0)[0]
-    plain = rounding(1, 4, 1000, 1e-6)
-    off = gathered(exact, rounding(2, 4, 1000, 1e-6) + 2e-6 * exact, plain, torch.zeros(4, 1000))
-    right = gathered(exact, rounding(2, 4, 1000, 1e-6), plain, torch.zeros(4, 1000))
-
-    slope, spread = off.bias()
-    assert slope == pytest.approx(2e-6, rel=0.3)
-    assert abs(slope) > spread
-    assert abs(right.bias()[0]) < right.bias()[1]
-
-
 def test_infinities_are_right_where_the_number_is_too_large_for_the_format():
     exact = torch.tensor([1e39, -1e39, 1.0], dtype=torch.float64)
     statistics = ErrorStatistics(torch, exact, SINGLE, unit=SINGLE.unit)

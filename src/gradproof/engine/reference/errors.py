@@ -33,6 +33,9 @@ CONFIRMED = 16  # draws: from here on the scatter of one entry's error over draw
 # times the expected error that another implementation may err: a margin for other approximations of elementary
 # functions (FlashAttention's tests allow twice the plain error). It does not show in 16 bits, unless entries are few
 ANOTHER = 1.5
+# units of rounding that intermediate numbers change an entry by if it has lost two bits by cancellation: from there on
+# algorithms differ as much as their intermediate numbers do, and not as much as their results
+CANCELLED = 4.0
 COARSE = 2.0**-12  # units of rounding above it are of 16 bits: nobody accumulates in them
 # times the plain error that the level may be: a sum of 4,096 terms in sequence errs 8 times as much as one in blocks
 # of 64 (the error grows with the root of the length), which matters where results are as precise as accumulators
@@ -78,14 +81,15 @@ class ErrorStatistics:
     def __init__(self, arrays: Array, exact: Array, form: Format, *, unit: float) -> None:
         self.arrays, self.exact, self.form, self.unit = arrays, exact, form, max(unit, form.unit)
         nothing = arrays.zeros_like(exact)
-        self._scatter, self._plain, self._noise = nothing, nothing, nothing
-        self._perturbed = self._planned = self._repeated = self._sampled = 0
+        self._scatter, self._within, self._plain, self._noise = nothing, nothing, nothing, nothing
+        self._perturbed = self._moved = self._planned = self._repeated = self._sampled = 0
         self.draws = 0
         self.worst = nothing  # the largest error of the implementation, beyond storage, over all draws
         self.claimed, self.numerical = nothing, exact  # the two values at that draw
         self.largest_error = self.largest_plain = 0.0
         self.left_out = 0  # entries that overflow in the plain reference as well
         self._errors, self._squares = nothing, nothing  # of the implementation, signed, summed over draws
+        self._plain_errors, self._plain_whole = nothing, nothing  # of the plain reference, likewise
         self._kernel_squares = self._plain_squares = 0.0
 
     @property
@@ -99,12 +103,21 @@ class ErrorStatistics:
         self._scatter = self._scatter + change * change
         self._perturbed += 1
 
+    def add_intermediates(self, values: Array, exact: Array, *, scale: float = 1.0) -> None:
+        """Add the exact tensor with every intermediate number that leads to it moved by a unit in the last place."""
+        change = self._finite(values - exact) * scale
+        self._within = self._within + change * change
+        self._moved += 1
+
     def add_plain(self, values: Array, exact: Array, unit: float, *, scale: float = 1.0) -> None:
         """Add the plain reference in the implementation's precision, whose results have this unit of rounding.
 
         `scale` converts errors of another precision, to which they are proportional.
         """
-        error = self._finite(abs(values - exact)) * scale
+        signed = self._finite(values - exact) * scale
+        self._plain_errors = self._plain_errors + signed
+        self._plain_whole = self._plain_whole + signed * signed
+        error = abs(signed)
         beyond = self._positive(error - unit * scale * self._finite(abs(exact)))
         self._plain = self._plain + beyond * beyond
         self._planned += 1
@@ -141,7 +154,10 @@ class ErrorStatistics:
 
     def add_error(self, values: Array, exact: Array) -> None:
         """Add the implementation's tensor at a point that is not judged, to learn how its errors scatter."""
-        error = self._finite(values - exact)
+        size, here = abs(self.exact), abs(exact)
+        known = (here > size / 2) & (here < 2 * size)  # an error that is proportional to the entry is no scatter
+        ratio = self.arrays.where(known, size / self.arrays.where(known, here, self.arrays.ones_like(here)), 1.0)
+        error = self._finite((values - exact) * ratio)
         self._errors = self._errors + error
         self._squares = self._squares + error * error
         self._sampled += 1
@@ -190,7 +206,7 @@ class ErrorStatistics:
     def allowance(self, entries: int, *, rate: float = RATE) -> Allowance:
         """Return the bars at which a false alarm is rare among this many entries of a report."""
         xp, deviations = self.arrays, deviations_for(entries * max(self.draws, 1), rate)
-        variance = self._expected_variance()
+        variance = self.expected_variance()
         if not self.is_deterministic:
             variance = variance + self._pooled(self._noise / self._repeated)
         expected = xp.sqrt(variance)
@@ -203,9 +219,9 @@ class ErrorStatistics:
                 for share in TAIL
                 if self.size * (1 - share) >= BEYOND
             ]
-            least = 1.0 if self.unit > COARSE or self._sampled < CONFIRMED else ANOTHER
-            level, widened = levels[0], min(max(*levels, least), most)
-        deviation = widened * expected
+            level, widened = levels[0], min(max(*levels, 1.0), most)
+        cancelled = self._positive(xp.sqrt(self._intermediates()) - CANCELLED * self.unit * abs(self.finite_exact))
+        deviation = widened * expected + (most - widened) * cancelled
         if self._sampled >= CONFIRMED:
             deviation = xp.maximum(deviation, xp.minimum(MARGIN * self._own_scatter(), most * expected))
         bar = self.storage(self.numerical) + deviations * deviation
@@ -216,8 +232,7 @@ class ErrorStatistics:
 
         An error that changes if the inputs move by a unit in the last place is one of rounding. A mistake stays.
         """
-        mean = self._errors / self._sampled
-        variance = self._positive(self._squares / self._sampled - mean * mean)
+        variance = self._positive(self.mean_square - self.mean_error**2)
         return self.arrays.sqrt(variance)
 
     def races(self, entries: int) -> Array:
@@ -226,43 +241,59 @@ class ErrorStatistics:
             return self._noise > 0
         most = REORDERED if self.unit > COARSE else ACCUMULATED
         explained = deviations_for(entries, RATE) * most
-        return self._noise / self._repeated > explained * explained * self._expected_variance()
+        return self._noise / self._repeated > explained * explained * self.expected_variance()
 
-    def bias(self) -> tuple[float, float]:
-        """Return the common factor of all entries, less one, and how far it may be from zero.
+    @property
+    def mean_error(self) -> Array:
+        """The signed error of the implementation, as a mean over draws."""
+        return self._errors / max(self._sampled, 1)
 
-        It is a weighted least-squares fit of the mean error over draws. Two units of rounding are allowed for: one for
-        a constant that is rounded to the format, one for its product.
-        """
-        xp = self.arrays
-        exact, error = self._finite(self.exact), self._errors / max(self._sampled, 1)
-        variance = self._expected_variance() + self.storage(self.exact) ** 2
-        weight = float((exact * exact / variance).sum())
-        if self.size < POOLED or not weight or not math.isfinite(weight) or not bool(xp.isfinite(self.worst).all()):
-            return 0.0, math.inf
-        slope = float((error * exact / variance).sum()) / weight
-        largest = float((exact * exact / variance).max()) / weight  # one entry's share: alone it is no common factor
-        spread = 2 * self.unit + deviations_for(1, RATE) / math.sqrt(weight)
-        return slope, math.inf if largest > 0.5 else spread
+    @property
+    def mean_plain_error(self) -> Array:
+        """The signed error of the plain reference, as a mean over draws."""
+        return self._plain_errors / max(self._planned, 1)
 
-    def _expected_variance(self) -> Array:
+    @property
+    def mean_square(self) -> Array:
+        """The square of the implementation's error, as a mean over draws."""
+        return self._squares / max(self._sampled, 1)
+
+    @property
+    def mean_plain_square(self) -> Array:
+        """The square of the plain reference's error, as a mean over draws."""
+        return self._plain_whole / max(self._planned, 1)
+
+    @property
+    def finite_exact(self) -> Array:
+        """The exact tensor, zero where it is not finite."""
+        return self._finite(self.exact)
+
+    def expected_variance(self) -> Array:
         """Return the square of the error that each entry is expected to have beyond storage."""
-        scale, count = self._scale(), self._planned
+        scale, count = self._rounded(), self._planned
         own = self._plain / max(count, 1)
         pooled = quantile(own / scale, USUAL) * scale
         plain = (count * own + PRIOR * pooled) / (count + PRIOR)
-        return self._conditioning() + plain + ROUNDED * ROUNDED * scale
+        # the errors of the plain reference are those of its intermediate numbers, which it may have been spared by luck
+        return self._conditioning() + self.arrays.maximum(plain, self._intermediates()) + ROUNDED * ROUNDED * scale
 
     def _conditioning(self) -> Array:
         return MOVED * MOVED * self._scatter / max(self._perturbed, 1)
 
-    def _scale(self) -> Array:
-        """Return the square of the local scale of each entry: one rounding of it, and of what it is made of."""
-        rounding = self.unit * self._finite(abs(self.exact)) + self.form.tiny
+    def _intermediates(self) -> Array:
+        return MOVED * MOVED * self._within / max(self._moved, 1)
+
+    @property
+    def scale(self) -> Array:
+        """The square of the local scale of each entry: one rounding of it, and of what it is made of."""
+        return self._rounded() + self._intermediates()
+
+    def _rounded(self) -> Array:
+        rounding = self.unit * abs(self.finite_exact) + self.form.tiny
         return self._conditioning() + rounding * rounding
 
     def _pooled(self, own: Array) -> Array:
-        scale = self._scale()
+        scale = self._rounded()
         return own + quantile(own / scale, USUAL) * scale
 
     def _finite(self, values: Array) -> Array:

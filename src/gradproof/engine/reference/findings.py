@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from gradproof.engine.reference.boxes import BoxError, box_error
 from gradproof.engine.reference.errors import RATE, Allowance, ErrorStatistics
-from gradproof.engine.reference.patterns import diagnoses
-from gradproof.engine.results import Entry, Finding, Obstacle, Place, Reason, Resolution
+from gradproof.engine.reference.patterns import diagnoses, place_of, regions
+from gradproof.engine.reference.picture import error_map
+from gradproof.engine.results import Diagnosis, Entry, Finding, Obstacle, Place, Reason, Resolution
 from gradproof.engine.subject import Array
 from gradproof.engine.thresholds import TWO_DIGITS
 from gradproof.engine.verdict import EMPTY, Judgement, together
@@ -38,6 +40,16 @@ class Compared:
         return tuple(reversed(index)), part
 
     @property
+    def coordinates(self) -> tuple[int, ...]:
+        """The shape of the coordinates: a complex number has two."""
+        return (*self.shape, 2) if self.is_complex else self.shape
+
+    @property
+    def short_name(self) -> str:
+        """What it is, as a title."""
+        return f"gradient of {self.path}" if self.is_gradient else self.path
+
+    @property
     def name(self) -> str:
         """What it is, in words."""
         return f"The gradient with respect to {self.path}" if self.is_gradient else f"The value of {self.path}"
@@ -55,10 +67,7 @@ def judged(compared: Sequence[Compared]) -> Judgement:
         f"False alarms: at most {RATE:.0e} for a right implementation, over {entries:,} entries at "
         f"{present[0].statistics.draws} draws; the bars are {deviations:.1f} standard deviations."
     )
-    notes = (*whole.notes, note)
-    return Judgement(
-        findings=whole.findings, obstacle=whole.obstacle, notes=notes, resolution=whole.resolution, maps=whole.maps
-    )
+    return replace(whole, notes=(*whole.notes, note))
 
 
 def _judged(compared: Compared, entries: int) -> Judgement:
@@ -69,17 +78,22 @@ def _judged(compared: Compared, entries: int) -> Judgement:
     largest, widest = float(abs(exact).max()), float(allowance.bar.max())
     resolution = Resolution.of(widest, largest)
     notes = (_errors(compared), *_left_out(compared))
-    obstacle = _obstacle(compared, entries)
-    if obstacle is not None:
-        return Judgement(obstacle=obstacle, notes=notes, resolution=resolution)
-    finding = _finding(compared, allowance)
+    judgement = Judgement(
+        obstacle=_obstacle(compared, entries),
+        notes=notes,
+        resolution=resolution,
+        errors=(error_map(compared.short_name, compared.coordinates, statistics, allowance),),
+    )
+    if judgement.obstacle is not None:
+        return judgement
+    finding = _finding(compared, allowance, entries)
     if (
         finding is not None
         and statistics.is_reference_alike
         and statistics.largest_error <= TWO_DIGITS * statistics.unit * largest
     ):
-        return Judgement(obstacle=_no_more_precise(compared), notes=notes, resolution=resolution)
-    return Judgement(findings=() if finding is None else (finding,), notes=notes, resolution=resolution)
+        return replace(judgement, obstacle=_no_more_precise(compared))
+    return replace(judgement, findings=() if finding is None else (finding,))
 
 
 def _obstacle(compared: Compared, entries: int) -> Obstacle | None:
@@ -118,35 +132,50 @@ def _left_out(compared: Compared) -> list[str]:
     )
 
 
-def _finding(compared: Compared, allowance: Allowance) -> Finding | None:
-    """Return what is wrong with a tensor: single entries, errors that are large throughout, or a common factor."""
+def _finding(compared: Compared, allowance: Allowance, entries: int) -> Finding | None:
+    """Return what is wrong with a tensor: single entries, boxes of entries, or errors that are large throughout."""
     statistics = compared.statistics
     wrong = statistics.worst + statistics.storage(statistics.numerical) > allowance.bar
     count = int(wrong.sum())
-    slope, spread = statistics.bias()
+    shared = box_error(compared.coordinates, statistics, entries, allowance.level) if not count else None
+    found: tuple[Diagnosis, ...] = ()
     if count:
         what = f"is wrong in {count:,} of {statistics.size:,} entries"
+        found = diagnoses(compared.shape, statistics, wrong) if not compared.is_complex else ()
+    elif shared is not None:
+        wrong = shared.inside
+        where = place_of(compared.coordinates, wrong)
+        what = f"is off {_alike(shared)} in {where}: by less than one entry shows, and in the same way in all"
+        found = tuple(regions(compared.coordinates, wrong))
     elif allowance.imprecise:
         what = f"is imprecise: its errors are {allowance.level:.2g} times what rounding explains, throughout"
-    elif abs(slope) > spread:
-        what = f"is off by a common factor of {1 + slope:.8g} ± {spread:.1g}"
+        wrong = statistics.worst >= 0
     else:
         return None
-    found = diagnoses(compared.shape, statistics, wrong) if count and not compared.is_complex else ()
     return Finding(
         kind="wrong-gradient" if compared.is_gradient else "wrong-value",
         message=f"{compared.name} {what}. {_errors(compared, short=True)}",
         argument=compared.path,
-        entries=tuple(_entries(compared, allowance)),
+        entries=tuple(_entries(compared, allowance, wrong)),
         hint="Compare the kernel with the reference at the entries shown." if not found else "",
         diagnoses=found,
     )
 
 
-def _entries(compared: Compared, allowance: Allowance) -> list[Entry]:
-    """Return the entries that are furthest off, in bars."""
+def _alike(shared: BoxError) -> str:
+    if shared.pattern == "factor":
+        return f"by a common factor of {1 + shared.coefficient:.8g} ± {shared.bar:.1g}"
+    if shared.pattern == "offset":
+        return f"by {shared.coefficient:.3g} ± {shared.bar:.1g} units of rounding, always to the same side,"
+    return f"by {shared.coefficient:.3g} ± {shared.bar:.1g} of the difference to the neighbour"
+
+
+def _entries(compared: Compared, allowance: Allowance, wrong: Array) -> list[Entry]:
+    """Return those of the wrong entries that are furthest off, in bars."""
     statistics = compared.statistics
-    ratio = statistics.worst / allowance.bar
+    ratio = statistics.arrays.where(
+        wrong, statistics.worst / allowance.bar, -statistics.arrays.ones_like(allowance.bar)
+    )
     entries = []
     for coordinate in _worst(ratio):
         index, part = compared.index(coordinate)
@@ -169,7 +198,7 @@ def _worst(ratio: Array) -> list[int]:
     found: list[int] = []
     for _ in range(min(SHOWN, int(ratio.shape[0]))):
         coordinate = int(left.argmax())
-        if float(left[coordinate]) <= (0.0 if not found else 1.0):
+        if float(left[coordinate]) <= 0.0:
             break
         found.append(coordinate)
         left[coordinate] = -1.0

@@ -15,7 +15,7 @@ FITS = 0.9  # of the squared error, or of the wrong entries, that a pattern expl
 
 def diagnoses(shape: tuple[int, ...], statistics: ErrorStatistics, wrong: Array) -> tuple[Diagnosis, ...]:
     """Return what the wrong entries of a tensor have in common, the best fit first."""
-    found = [*_relations(shape, statistics, wrong), *_regions(shape, wrong)]
+    found = [*_relations(shape, statistics, wrong), *regions(shape, wrong)]
     return tuple(sorted(found, key=lambda each: -each.fit)[:FEW])
 
 
@@ -75,7 +75,7 @@ def _fit(left: Array, error: Array) -> float:
     return 1 - float((left * left).sum()) / whole if whole else 0.0
 
 
-def _regions(shape: tuple[int, ...], wrong: Array) -> Iterator[Diagnosis]:
+def regions(shape: tuple[int, ...], wrong: Array) -> Iterator[Diagnosis]:
     """Name the rows, columns or the tile that hold all wrong entries."""
     count = int(wrong.sum())
     if count < 2 or not shape:
@@ -96,6 +96,15 @@ def _regions(shape: tuple[int, ...], wrong: Array) -> Iterator[Diagnosis]:
         name, message = "tile", f"All wrong entries lie in one tile: [{where}]."
     hint = "Look at the mask or the bound of the last block." if last else "Look at the block that computes this part."
     yield Diagnosis(name=name, message=message, fit=min(1.0, share), hint=hint)
+
+
+def place_of(shape: tuple[int, ...], flags: Array) -> str:
+    """Return the smallest box that holds all flagged entries, as an index."""
+    spans = _spans(shape, flags) if shape else []
+    if all(high - low == length for (low, high), length in zip(spans, shape, strict=True)):
+        return "every entry"
+    told = (":" if high - low == length else f"{low}:{high}" for (low, high), length in zip(spans, shape, strict=True))
+    return f"[{', '.join(told)}]"
 
 
 def _spans(shape: Sequence[int], wrong: Array) -> list[tuple[int, int]]:

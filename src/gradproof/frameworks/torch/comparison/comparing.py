@@ -15,6 +15,7 @@ from gradproof.engine.subject import DerivativeError
 from gradproof.engine.verdict import Judgement
 from gradproof.errors import InputError
 from gradproof.frameworks.torch.comparison.implementation import Evaluation
+from gradproof.frameworks.torch.comparison.intermediates import ACCUMULATOR, MovedIntermediates
 from gradproof.frameworks.torch.comparison.pair import Pair
 from gradproof.frameworks.torch.comparison.perturbation import incoming_like, moved
 from gradproof.frameworks.torch.storage import as_real, real_dtype
@@ -22,6 +23,7 @@ from gradproof.frameworks.torch.storage import as_real, real_dtype
 CONFIRMING = 28  # further draws before an entry is called wrong: the scatter of its errors is then known to an eighth
 REPEATS = 6  # further calls of a kernel that does not repeat itself
 FLUSHED = 2.0**-126  # kernels that compute in single precision may flush numbers below it to zero
+SINGLE = torch.finfo(ACCUMULATOR).eps / 2
 BESIDE = 2.0**0.5  # where nothing is more precise than the kernel, the exact numbers err as much as it does
 
 
@@ -40,6 +42,7 @@ class Comparing:
         self.pair, self.seed = pair, seed
         self._results, self._gradients = dict[str, Tensor](), dict[str, Tensor]()
         self._statistics: dict[str, ErrorStatistics] = {}
+        self._moves = 0
 
     def judgement(self, draws: int) -> Judgement:
         """Evaluate both at the point and at points beside it, and judge the kernel."""
@@ -149,6 +152,8 @@ class Comparing:
         if lowered:
             incoming = self.pair.rounded([*draw.incoming.values()])
             draw = Draw(self.pair.rounded(draw.point), dict(zip(draw.incoming, incoming, strict=True)))
+            exact = self._read(self.pair.precisely(draw.point), draw)
+        self._add_intermediates(draw, exact)
         evaluation = self.pair.plainly(draw.point)
         if evaluation is None:
             return None
@@ -159,14 +164,26 @@ class Comparing:
         except DerivativeError as error:
             self.pair.give_up_plain(str(error))
             return None
-        if lowered:
-            exact = self._read(self.pair.precisely(draw.point), draw)
         for path, statistics in self._statistics.items():
             unit = torch.finfo(kinds[path]).eps / 2
             statistics.add_plain(
                 plain[path], exact[path], unit, scale=BESIDE * self.pair.unit / unit if lowered else 1.0
             )
         return None if lowered else plain
+
+    def _add_intermediates(self, draw: Draw, exact: Mapping[str, Tensor]) -> None:
+        """Add how far the exact numbers move with the intermediate numbers that lead to them."""
+        if self.pair.wide is not torch.float64:
+            return
+        self._moves += 1
+        try:
+            with MovedIntermediates(self.seed + 49_979_687 * self._moves):
+                values = self._read(self.pair.precisely(draw.point), draw)
+        except Exception:
+            return
+        scale = BESIDE * self.pair.unit / SINGLE if self.pair.lowered else 1.0
+        for path, statistics in self._statistics.items():
+            statistics.add_intermediates(values[path], exact[path], scale=scale)
 
     def _repeat(self, first: Mapping[str, Tensor]) -> None:
         """Call the kernel again at the point, and more often if it does not repeat itself."""
