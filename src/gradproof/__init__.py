@@ -24,7 +24,7 @@ from gradproof.engine.results import (
     TaylorPoint,
     Verdict,
 )
-from gradproof.errors import InputError, OutOfMemoryError
+from gradproof.errors import InconclusiveWarning, InputError, OutOfMemoryError
 
 if TYPE_CHECKING:
     from gradproof._check_step import check_step
@@ -41,6 +41,7 @@ __all__ = [
     "GradcheckError",
     "GradientError",
     "HeatMap",
+    "InconclusiveWarning",
     "InputError",
     "OutOfMemoryError",
     "Place",

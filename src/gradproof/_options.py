@@ -91,6 +91,7 @@ class Options:
     progress: bool | None = None
     step: float | None = None
     dtypes: bool = True
+    layouts: bool = False
 
     def __post_init__(self) -> None:
         self._check_choices()

@@ -19,6 +19,10 @@ class MismatchError(InputError, RuntimeError):
     """Tensors that belong together have different shapes or dtypes; torch raises a RuntimeError for it."""
 
 
+class InconclusiveWarning(UserWarning):
+    """A drop-in of torch's gradcheck passed an inconclusive check by torch's own criterion."""
+
+
 class OutOfMemoryError(MemoryError):
     """Memory ran out in the function, in its derivative or in the check itself: nothing was concluded."""
 
@@ -28,3 +32,7 @@ class MemoryExhaustedError(BaseException):
 
     It is no `Exception`: where any other error of the function would be evidence, this one ends the check.
     """
+
+
+class OverlapError(InputError, RuntimeError):
+    """Entries of an input share memory; torch's gradcheck raises a RuntimeError for it."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, _efficientzerotensor, nn
 from torch._C import _functions, _functorch
 from torch._C._functorch import is_functorch_wrapped_tensor
+from torch._vmap_internals import _vmap
 from torch.autograd import forward_ad
 
 from gradproof.frameworks.torch.exclusion import DUAL_LEVEL, Exclusion
@@ -56,6 +58,12 @@ def without_gradient(result: Tensor) -> Tensor:
 def is_transformed(tensor: Tensor) -> bool:
     """Return True for a tensor inside a transformation of `torch.func`, which has no numbers of its own."""
     return is_functorch_wrapped_tensor(tensor)
+
+
+def batched_without_transforms(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of batches by the implementation that is older than `torch.func`, and takes old Functions."""
+    batched: Callable[..., Any] = _vmap(function)
+    return batched
 
 
 def mark_as_parameter(tensor: Tensor) -> None:

@@ -41,7 +41,7 @@ def attributes(subject: TorchSubject, context: Context) -> Outcome:
         if gradient is not None:
             if _changes_layout(leaf, gradient):
                 gradient = arriving(subject, leaf, sent)
-            findings += _findings(part.path, leaf, gradient)
+            findings += _findings(part.path, leaf, gradient, layouts=context.layouts)
             notes += _notes(part.path, leaf, gradient)
     for node, incoming in received:
         for finding, note in _raw(subject, node, incoming):
@@ -58,15 +58,15 @@ def _changes_layout(leaf: Tensor, gradient: Tensor) -> bool:
     return is_sparse(gradient) and is_sparse(leaf) and gradient.layout != leaf.layout
 
 
-def _findings(path: str, leaf: Tensor, gradient: Tensor) -> Iterator[Finding]:
+def _findings(path: str, leaf: Tensor, gradient: Tensor, *, layouts: bool) -> Iterator[Finding]:
     pairs = {
         "dtype": (gradient.dtype, leaf.dtype),
         "size": (tuple(gradient.shape), tuple(leaf.shape)),
         "device": (gradient.device, leaf.device),
     }
-    if is_sparse(gradient) and is_sparse(leaf):
+    if is_sparse(gradient) and (layouts or is_sparse(leaf)):
         pairs["layout"] = (gradient.layout, leaf.layout)
-        if gradient.layout == leaf.layout:
+        if is_sparse(leaf) and gradient.layout == leaf.layout:
             pairs["sparse_dim"] = (gradient.sparse_dim(), leaf.sparse_dim())
             pairs["dense_dim"] = (gradient.dense_dim(), leaf.dense_dim())
     for name, (has, wants) in pairs.items():

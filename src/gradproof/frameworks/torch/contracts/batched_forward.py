@@ -10,9 +10,10 @@ from gradproof.engine.subject import Step
 from gradproof.frameworks.torch.contracts.comparison import tangent_gap
 from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
 from gradproof.frameworks.torch.exclusion import without_warnings
+from gradproof.frameworks.torch.internals import batched_without_transforms
 from gradproof.frameworks.torch.storage import replica
 from gradproof.frameworks.torch.subject.arguments import Call
-from gradproof.frameworks.torch.subject.dual_numbers import apart
+from gradproof.frameworks.torch.subject.dual_numbers import apart, push
 from gradproof.frameworks.torch.subject.error_messages import describe
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
@@ -27,7 +28,10 @@ def batched_forward(subject: TorchSubject, context: Context) -> Outcome:
     try:
         found = _at_once(subject, directions)
     except Exception as error:
-        return Outcome(absent=f"the function does not run under torch.func.vmap and jvp ({describe(error)})")
+        try:
+            found = _as_gradcheck_does(subject, directions)
+        except Exception:
+            return Outcome(absent=f"the function does not run under torch.func.vmap and jvp ({describe(error)})")
     for direction, tangent in zip(directions, found, strict=True):
         worst = tangent_gap(subject, context, direction, subject.pushforward(direction), tangent)
         if worst is not None:
@@ -38,6 +42,21 @@ def batched_forward(subject: TorchSubject, context: Context) -> Outcome:
                 hint="Look for a vmap rule of its own, or for a jvp that keeps a state or looks at memory.",
             )
     return KEPT
+
+
+def _as_gradcheck_does(subject: TorchSubject, directions: list[Tensor]) -> list[Tensor]:
+    """Return the same for a Function without `setup_context`, which torch batches by an older implementation."""
+    pieces = [subject.inputs.tensors(direction) for direction in directions]
+    points = [replica(point) for point in subject.points]
+
+    def pushed(*tangents: Tensor) -> tuple[Tensor, ...]:
+        return tuple(push(subject.results_of, points, list(tangents)))
+
+    subject.tally.pushforwards += len(directions)
+    with without_warnings(), subject.caller.timed(calling=True):
+        batch = batched_without_transforms(pushed)(*(torch.stack(piece) for piece in zip(*pieces, strict=True)))
+    rows = [[part[row] for part in batch] for row in range(len(directions))]
+    return [subject.outputs.coordinates(row) for row in rows]
 
 
 def _at_once(subject: TorchSubject, directions: list[Tensor]) -> list[Tensor]:

@@ -23,13 +23,14 @@ SHOWN = 4  # tensors named in a message
 class Context:
     """What a contract is given beside the subject, and the gradient that all contracts share.
 
-    `dtypes` includes dtypes that autograd casts. `full` says that the check covers every entry of the
-    Jacobian.
+    `dtypes` includes dtypes that autograd casts, and `layouts` sparse gradients of strided inputs. `full` says that the
+    check covers every entry of the Jacobian.
     """
 
     seed: int
     nondet_tol: float = 0.0
     dtypes: bool = True
+    layouts: bool = False
     full: bool = False
     _known: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 

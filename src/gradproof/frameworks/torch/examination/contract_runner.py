@@ -26,7 +26,13 @@ def with_contracts(
     if not chosen or not subject.inputs.size or not subject.outputs.size or _has_no_derivative(found):
         return found
     subject.forget()
-    context = Context(seed=seed, nondet_tol=options.nondet_tol, dtypes=options.dtypes, full=options.coverage == "full")
+    context = Context(
+        seed=seed,
+        nondet_tol=options.nondet_tol,
+        dtypes=options.dtypes,
+        layouts=options.layouts,
+        full=options.coverage == "full",
+    )
     findings: list[Finding] = []
     notes: list[str] = []
     for contract in chosen:

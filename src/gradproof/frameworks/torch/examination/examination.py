@@ -34,8 +34,8 @@ from gradproof.frameworks.torch.examination.unsupported import has_raised, is_un
 from gradproof.frameworks.torch.internals import dual_level_is_open
 from gradproof.frameworks.torch.introspection.autograd_graph import (
     custom_functions,
-    differentiable_once,
     has_forward_rule,
+    refusal,
 )
 from gradproof.frameworks.torch.subject.derivatives import Incoming, derivative
 from gradproof.frameworks.torch.subject.graphs import consumes_its_graph
@@ -55,6 +55,7 @@ SEMANTICS = {
     False: "(masked=False: every entry is an input, and zero where nothing is stored.)",
 }
 WRITES = "The function writes to {paths}: every call was given a copy of its own."
+PATHS = "The function has other values without a graph than with one: every call was given a graph, as in use."
 REPEATS = 4  # pullbacks that are compared to measure nondeterminism
 MARGIN = 4.0  # times the largest difference among them: further pullbacks may differ more
 UNFINISHED = Judgement()  # of a derivative whose check the budget ended, as the report says in the end
@@ -164,9 +165,8 @@ class Examination:
                 continue
             for outer in outers:
                 label = f"{outer} over {inner}"
-                if outer == "reverse" and differentiable_once(derived.results):
-                    reason = NotImplementedError("the backward is marked as once_differentiable")
-                    yield _failed(derived, label, outer, reason)
+                if outer == "reverse" and (why := refusal(derived.results)) is not None:
+                    yield _failed(derived, label, outer, NotImplementedError(why))
                 else:
                     found = self._retried(self._judged(derived, outer, label), inner, outer, label)
                     yield (
@@ -256,6 +256,9 @@ class Examination:
         consumed = partial(consumes_its_graph, subject, seed)
         if doubtful and self.budget.checking("another graph", consumed, False):
             return self._judged(subject.with_single_use_graphs(), mode, label)
+        if found.verdict is not Verdict.PASS and subject.values_need_a_graph():
+            self.notes.append(PATHS)
+            return self._judged(subject, mode, label)
         return unsupported(found, label) if is_unsupported(subject, mode, found) else _with_semantics(subject, found)
 
     def _explaining(self, ask: Callable[..., Judgement]) -> Callable[..., Judgement]:

@@ -53,6 +53,16 @@ def has_batching_rule(kind: type[torch.autograd.Function]) -> bool:
     return kind.vmap is not torch.autograd.Function.vmap and not kind.generate_vmap_rule
 
 
-def differentiable_once(results: Sequence[Tensor]) -> bool:
-    """Return True if a backward behind these results, themselves gradients, refuses to be differentiated."""
-    return any(node.name() == "torch::autograd::Error" for node in nodes(results))
+def refusal(results: Sequence[Tensor]) -> str | None:
+    """Return why a backward behind these results, themselves gradients, cannot be differentiated; None if all can.
+
+    The node that refuses raises its message for any incoming gradient.
+    """
+    refusing = next((node for node in nodes(results) if node.name() == "torch::autograd::Error"), None)
+    if refusing is None:
+        return None
+    try:
+        refusing(torch.zeros(()))
+    except RuntimeError as error:
+        return str(error)
+    return "a backward refuses to be differentiated"

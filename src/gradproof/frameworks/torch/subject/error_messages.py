@@ -55,6 +55,11 @@ def shapes(tensors: Sequence[Tensor]) -> str:
     return ", ".join(f"{tuple(tensor.shape)}{_remark(tensor)}" for tensor in tensors) or "nothing"
 
 
+def dtypes(tensors: Sequence[Tensor]) -> str:
+    """Name the dtypes of tensors."""
+    return ", ".join(str(tensor.dtype) for tensor in tensors) or "nothing"
+
+
 def _remark(tensor: Tensor) -> str:
     layout = () if is_plain(tensor) else (name_of(tensor.layout),)
     remarks = (*layout, "complex") if tensor.is_complex() else layout

@@ -17,14 +17,14 @@ from gradproof.frameworks.torch import trees
 from gradproof.frameworks.torch.charts import Semantics, chart_of, refuse_malformed, refuse_unreadable
 from gradproof.frameworks.torch.internals import version_of
 from gradproof.frameworks.torch.introspection.autograd_graph import lone_function
-from gradproof.frameworks.torch.storage import is_plain, memory_of, refilled, replica
+from gradproof.frameworks.torch.storage import is_plain, memory_of, refilled, replica, same_numbers
 from gradproof.frameworks.torch.subject.arguments import Call, Selector, Slot, differentiable
 from gradproof.frameworks.torch.subject.batching import Batches
 from gradproof.frameworks.torch.subject.caller_state import CallerState
 from gradproof.frameworks.torch.subject.calling import LARGE, Caller, Tally
 from gradproof.frameworks.torch.subject.captured_tensors import bypassed_slots, captured_tensors, notes_on
 from gradproof.frameworks.torch.subject.dual_numbers import push
-from gradproof.frameworks.torch.subject.error_messages import derivative_error, kind_of, shapes
+from gradproof.frameworks.torch.subject.error_messages import derivative_error, dtypes, kind_of, shapes
 from gradproof.frameworks.torch.subject.graphs import Graph, Graphs
 from gradproof.frameworks.torch.subject.output_space import observed_space
 from gradproof.frameworks.torch.subject.perturbed_evaluation import PerturbedEvaluation
@@ -278,19 +278,37 @@ class TorchSubject:
         """Return the same; None, with the error in `trouble`, if the function raises or its outputs change shape."""
         try:
             results = self.results_of(moved)
-            if self.outputs.fits(results):
+            if self._fits(results):
                 return results
             if not self.caller.needs_graph:
                 results = self._with_graph(moved)
         except Exception as error:
             self.trouble = f"{type(error).__name__}: {error}"
             return None
-        if self.outputs.fits(results):
+        if self._fits(results):
             return results
-        self.trouble = (
-            f"the output changed from {shapes(self.results)} to {shapes(results)} when the inputs were perturbed"
-        )
+        told = shapes if not self.outputs.fits(results) else dtypes
+        self.trouble = f"the output changed from {told(self.results)} to {told(results)} when the inputs were perturbed"
         return None
+
+    def _fits(self, results: Sequence[Tensor]) -> bool:
+        """Return True if results have the shapes, layouts and dtypes of those at the point."""
+        fits = self.outputs.fits(results)
+        return fits and all(one.dtype == own.dtype for one, own in zip(results, self.results, strict=True))
+
+    def values_need_a_graph(self) -> bool:
+        """Return True if calls have other values without a graph than with one; all have one from now on.
+
+        An iteration that is unrolled for autograd may stop elsewhere than one that is not.
+        """
+        if self.caller.needs_graph:
+            return False
+        still = torch.zeros(self.inputs.size, dtype=torch.float64, device=self.inputs.device)
+        if same_numbers(self.evaluate(still, 0.0), self.centre):
+            return False
+        self.caller.needs_graph = True
+        self.caller.needs_graph = same_numbers(self.evaluate(still, 0.0), self.centre)
+        return self.caller.needs_graph
 
     def _with_graph(self, moved: Sequence[Tensor]) -> list[Tensor]:
         """Call the function with a graph. If the results fit then, all further calls are made with a graph.
