@@ -6,6 +6,7 @@ import pytest
 import torch
 from benchmarks.fresh import FRESH
 from benchmarks.held_out import FAMILIES
+from benchmarks.realistic import REALISTIC
 
 from gradproof import Verdict, check
 from gradproof.gallery import GALLERY
@@ -15,6 +16,7 @@ NAMES = {
     "shifted", "block", "detached", "mask", "mixed", "missing-term", "stale", "approximation", "pass-through",
 }  # fmt: skip
 MISSED = {"products": 4, "by hand": 1}  # known not to be named, or named for something that they also are
+REALISTIC_NAMED = 0.2  # of the bugs that authors make, at least
 EVERY = 5  # of the plants that were held out: `python -m benchmarks.diagnosis` asks about all of them
 
 
@@ -83,6 +85,17 @@ def test_planted_bugs_by_hand_are_named():
     missed = [specimen.name for specimen in FRESH if not named(specimen, 0, contracts=())]
 
     assert len(missed) <= MISSED["by hand"], missed
+
+
+def test_bugs_that_authors_make_are_named():
+    chosen = REALISTIC[::EVERY]
+    right = []
+    for bug in chosen:
+        report = check(bug.function, bug.inputs(), seed=3, contracts=())
+        assert report.verdict is Verdict.FAIL, bug.title
+        right.append(first_name(report) in bug.names)
+
+    assert sum(right) >= REALISTIC_NAMED * len(chosen)
 
 
 def _flat(value):
