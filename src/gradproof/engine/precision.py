@@ -163,7 +163,7 @@ def _allowed(subject: Subject, wide: Subject, operand: Array, truth: Array, seed
     )  # everything cancels, and only rounding errors are left
     if vanishing and reverse:  # not if each entry has a small share in sums of many
         vanishing = float((size * abs(nudge)).sum()) < TRACE * unit * float(values.sum())
-    lost = subject.numbers.tiny * steep  # values that small are rounded as if they were larger
+    lost = subject.numbers.tiny * (1.0 + steep)  # values and gradients that small are rounded as if they were larger
     return ROUNDINGS * (unit * (size + natural if vanishing else size) + moved + lost)
 
 

@@ -83,8 +83,8 @@ class Probe:
         low precision an error needs a margin; an output's weight scales its errors; and an error may cancel the
         distance between claim and slope.
         """
-        if self.unresolved >= self.ladder.subject.outputs.size:
-            return math.inf
+        if self.unresolved >= self.ladder.subject.outputs.size or not math.isfinite(self.ladder.shortest):
+            return math.inf  # nothing was seen, or nothing was moved
         if len(self.ladder.samples) == 2:
             caution = CAUTION**2 if self.contraction.bar > 10 * self.contraction.floor else CAUTION
         else:

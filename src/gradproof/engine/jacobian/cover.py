@@ -220,6 +220,8 @@ class _Coverage:
         suspects = list(dict.fromkeys([*unknown, *worst_first, *hidden]))
         for column in unknown:
             doubts.pop(column, None)
+        if not bool((self.direction != 0).any()):
+            block.resolution = math.inf  # nothing was moved, as where all inputs are infinite
         return _Screened(block, suspects, doubts, Resolution.of(block.resolution, largest), largest)
 
     def _in_groups(self, claimed: Array, groups: list[list[int]], block: RowBlock) -> dict[int, Discrepancy]:

@@ -40,6 +40,7 @@ from gradproof.frameworks.torch.introspection.autograd_graph import (
 from gradproof.frameworks.torch.subject.derivatives import Incoming, derivative
 from gradproof.frameworks.torch.subject.graphs import consumes_its_graph
 from gradproof.frameworks.torch.subject.numpy_subject import for_the_engine, silence
+from gradproof.frameworks.torch.subject.sizes import units_for
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 from gradproof.frameworks.torch.subject.widening import widened
 from gradproof.frameworks.torch.subject.written_inputs import depends_on_writes, replaces_inputs
@@ -232,11 +233,14 @@ class Examination:
         ask = without_cancelled_rounding(ask)
         ask = natively = self._explaining(ask) if options.explain else ask
         wide = widened(subject) if subject.numbers.precision > DOUBLE and options.step is None else None
-        judged = shown = in_mode(for_the_engine(subject), mode)
+        judged = in_mode(for_the_engine(subject), mode)
+        shown = judged if wide is None else in_mode(for_the_engine(wide), mode)
+        with silence():
+            units = units_for(wide or subject, shown)
+            judged, shown = units.of(judged), units.of(shown)
         if wide is not None:
-            shown = in_mode(for_the_engine(wide), mode)
             ask = partial(judge_rounded, wide=shown, judged=ask)
-        probing = self.budget.checking(label, partial(self._probing, subject, mode), options.probing)
+        probing = units.options(self.budget.checking(label, partial(self._probing, subject, mode), options.probing))
         given: dict[str, Any] = {"probes": options.probes, "seed": seed, "options": probing}
         self.progress.enter(f"every entry, {label}" if options.coverage == "full" else f"probing, {label}")
         with silence():
@@ -251,7 +255,7 @@ class Examination:
                 with extra("The heat map", self.notes):
                     found = replace(found, maps=self.budget.explaining("the heat map", draw, ()))
         self.progress.enter(f"contracts, {label}")
-        found = with_contracts(found, subject, mode, options, seed, self.budget).named(label)
+        found = with_contracts(units.restored(found), subject, mode, options, seed, self.budget).named(label)
         doubtful = found.verdict is not Verdict.PASS and mode == "reverse" and not subject.graphs.single_use
         consumed = partial(consumes_its_graph, subject, seed)
         if doubtful and self.budget.checking("another graph", consumed, False):

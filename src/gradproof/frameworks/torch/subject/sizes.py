@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from gradproof.engine.subject import Scale
+from gradproof.engine.subject import Scale, Subject
+from gradproof.engine.units import Units, units_of
 from gradproof.frameworks.torch.subject.spaces import HANDFUL
+
+if TYPE_CHECKING:
+    from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 ORDINARY = (1e-100, 1e100)  # sizes of values whose squares neither overflow nor underflow
 DIVISORS = (1e-290, 1e290)  # sizes whose reciprocals neither overflow nor underflow
@@ -23,6 +28,16 @@ def sizes_of(values: Tensor) -> tuple[Scale, float]:
         largest = float(values.abs().nan_to_num(0.0, 0.0, 0.0).max())
     scale = Scale(finite=finite, value=largest if ORDINARY[0] < largest < ORDINARY[1] else 0.0)
     return scale, min(max(largest, DIVISORS[0]), DIVISORS[1]) if largest else 1.0
+
+
+def units_for(subject: TorchSubject, seen: Subject) -> Units:
+    """Return the units in which inputs and outputs are of ordinary size; `seen` is what the engine sees of them."""
+    if not subject.inputs.size or not subject.outputs.size:
+        return Units()
+    spaces = subject.inputs, subject.outputs
+    tiny_input, tiny_value = (space.tiny for space in spaces)
+    largest = subject.inputs.largest
+    return units_of(seen, subject.scales, tiny_input=tiny_input, tiny_value=tiny_value, largest=largest)
 
 
 def _largest(vector: Tensor) -> float:

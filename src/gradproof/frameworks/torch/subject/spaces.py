@@ -20,6 +20,7 @@ from gradproof.frameworks.torch.storage import real_dtype
 HANDFUL = 32  # entries for which a call of torch takes longer than Python's own arithmetic
 SAMPLE = 4096  # entries looked at to learn a tensor's scale
 WILD = 30.0  # root mean square over geometric mean, beyond which a tensor has no common scale
+LOG_LARGEST = 709.7  # of numbers in double precision
 BLOCK = 1 << 16  # random numbers drawn one by one; longer directions are products of two draws
 
 
@@ -210,7 +211,8 @@ def _common_scale(entries: list[float]) -> float | None:
         return 1.0
     if not all(entries) or not math.isfinite(sum(map(abs, entries))):
         return None
-    root = math.sqrt(math.fsum([entry * entry for entry in entries]) / len(entries))
+    largest = max(map(abs, entries))
+    root = largest * math.sqrt(math.fsum([(entry / largest) ** 2 for entry in entries]) / len(entries))
     middle = math.exp(math.fsum(map(math.log, map(abs, entries))) / len(entries))
     return root if 0 < root <= WILD * middle and root < math.inf else None
 
@@ -219,8 +221,11 @@ def _sizes(sample: Tensor) -> tuple[float, float]:
     """Return the root mean square and the geometric mean."""
     if not sample.numel():
         return math.nan, 0.0
-    root = float(torch.linalg.vector_norm(sample)) / math.sqrt(sample.numel())
-    return root, math.exp(min(700.0, float(sample.log().mean())))
+    largest = float(sample.max())
+    if not 0 < largest < math.inf:
+        return math.nan, 0.0
+    root = largest * (float(torch.linalg.vector_norm(sample / largest)) / math.sqrt(sample.numel()))
+    return root, math.exp(min(LOG_LARGEST, float(sample.log().mean())))
 
 
 def _handful(count: int, seed: int, size: float) -> list[float]:
