@@ -1,12 +1,15 @@
 """Real Triton kernels on a GPU, right and with bugs in their backward; a compiled MLP; flash attention of torch's.
 
-`python -m benchmarks.triton_kernels` needs a GPU and Triton. It prints a line for every kernel, dtype and bug, and
-returns 1 if a right kernel fails or a bug passes.
+`python -m benchmarks.triton_kernels` needs Triton and a GPU, or Triton's interpreter (`TRITON_INTERPRET=1`, which takes
+minutes for a check). It prints a line for every kernel, dtype and bug, and at the end how many verdicts are wrong: it
+returns 1 if a right kernel fails or a bug passes. `--kernels softmax,rotary --bugs right,zero` picks some.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 
@@ -19,6 +22,8 @@ from torch.nn import functional
 import gradproof
 
 ROWS, COLUMNS, BLOCK = 64, 200, 256
+HEADS, KEYS, WIDTH = 4, 64, 32  # of the attention
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 @triton.jit
@@ -114,6 +119,52 @@ def cross_entropy(x, loss, columns, limit, factor, block: tl.constexpr):
     tl.store(x + row * columns + at, tl.where(at < limit, gradient, 0.0), at < columns)
 
 
+@triton.jit
+def rotary(x, y, columns, half, limit, factor, direction, block: tl.constexpr):
+    """Rotate pairs of columns by an angle that grows with the row; backward is the opposite direction."""
+    row, at = tl.program_id(0), tl.arange(0, block)
+    one = tl.load(x + row * columns + at, at < half, 0.0).to(tl.float32)
+    other = tl.load(x + row * columns + half + at, at < half, 0.0).to(tl.float32)
+    angle = row * tl.exp(-9.210340371976184 * at / half)  # of base 10⁴
+    cosine, sine = tl.cos(angle), direction * tl.sin(angle)
+    kept = tl.where(at < limit, factor, 0.0)
+    tl.store(y + row * columns + at, kept * (one * cosine - other * sine), at < half)
+    tl.store(y + row * columns + half + at, kept * (one * sine + other * cosine), at < half)
+
+
+@triton.jit
+def attention_weights(q, k, places, scale):
+    """Return the softmax of one head's scores; all of its keys fit into one block."""
+    queries, keys = tl.load(q + places).to(tl.float32), tl.load(k + places).to(tl.float32)
+    scores = scale * tl.dot(queries, tl.trans(keys), input_precision="ieee")
+    weights = tl.exp(scores - tl.max(scores, 1)[:, None])
+    return weights / tl.sum(weights, 1)[:, None]
+
+
+@triton.jit
+def attention_forward(q, k, v, y, scale, length: tl.constexpr, width: tl.constexpr):
+    head, row, column = tl.program_id(0), tl.arange(0, length), tl.arange(0, width)
+    places = head * length * width + row[:, None] * width + column[None, :]
+    weights = attention_weights(q, k, places, scale)
+    values = tl.load(v + places).to(tl.float32)
+    tl.store(y + places, tl.dot(weights, values, input_precision="ieee"))
+
+
+@triton.jit
+def attention_backward(q, k, v, dy, dq, dk, dv, scale, limit, factor, length: tl.constexpr, width: tl.constexpr):
+    head, row, column = tl.program_id(0), tl.arange(0, length), tl.arange(0, width)
+    places = head * length * width + row[:, None] * width + column[None, :]
+    weights = attention_weights(q, k, places, scale)
+    incoming, values = tl.load(dy + places).to(tl.float32), tl.load(v + places).to(tl.float32)
+    towards = tl.dot(incoming, tl.trans(values), input_precision="ieee")
+    scores = scale * weights * (towards - tl.sum(weights * towards, 1)[:, None])
+    kept = tl.where(row < limit, factor, 0.0)[:, None]  # of the keys: the last block may be masked out
+    queries, keys = tl.load(q + places).to(tl.float32), tl.load(k + places).to(tl.float32)
+    tl.store(dq + places, factor * tl.dot(scores, keys, input_precision="ieee"))
+    tl.store(dk + places, kept * tl.dot(tl.trans(scores), queries, input_precision="ieee"))
+    tl.store(dv + places, kept * tl.dot(tl.trans(weights), incoming, input_precision="ieee"))
+
+
 def normalising(forward, backward, *, saves_output: bool, limit: int, factor: float) -> Callable[[Tensor], Tensor]:
     """A kernel on rows, with a tail of the backward masked out from `limit` on, or scaled by a factor."""
 
@@ -171,53 +222,117 @@ def fused_cross_entropy(limit: int, factor: float) -> Callable[[Tensor], Tensor]
     return Kernel.apply
 
 
+def rotated(limit: int, factor: float) -> Callable[[Tensor], Tensor]:
+    def turned(x: Tensor, limit: int, factor: float, direction: float) -> Tensor:
+        y = torch.empty_like(x)
+        half = x.shape[1] // 2
+        rotary[(x.shape[0],)](x, y, x.shape[1], half, limit, factor, direction, block=BLOCK)
+        return y
+
+    class Kernel(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return turned(x, BLOCK, 1.0, 1.0)
+
+        @staticmethod
+        def backward(ctx, incoming):
+            return turned(incoming.contiguous(), limit // 2, factor, -1.0)
+
+    return Kernel.apply
+
+
+def attention(limit: int, factor: float) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    """Attention of a few heads; the gradients of keys and values are masked out from `limit` on."""
+    sizes = {"length": KEYS, "width": WIDTH}
+
+    class Kernel(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, q, k, v):
+            y = torch.empty_like(q)
+            attention_forward[(q.shape[0],)](q, k, v, y, WIDTH**-0.5, **sizes)
+            ctx.save_for_backward(q, k, v)
+            return y
+
+        @staticmethod
+        def backward(ctx, incoming):
+            saved = ctx.saved_tensors
+            gradients = [torch.empty_like(each) for each in saved]
+            incoming = incoming.contiguous()
+            grid = (saved[0].shape[0],)
+            attention_backward[grid](*saved, incoming, *gradients, WIDTH**-0.5, limit, factor, **sizes)
+            return tuple(gradients)
+
+    return Kernel.apply
+
+
 BUGS = {"right": (BLOCK, 1.0), "a masked tail": (COLUMNS - 8, 1.0), "doubled": (BLOCK, 2.0), "zero": (BLOCK, 0.0)}
 
 
-def cases() -> Iterator[tuple[str, str, Callable[..., Tensor], int]]:
-    """Yield a name, a bug, a kernel and the number of its inputs."""
-    for bug, (limit, factor) in BUGS.items():
-        options = {"limit": limit, "factor": factor}
-        yield "softmax", bug, normalising(softmax_forward, softmax_backward, saves_output=True, **options), 1
-        yield "rms norm", bug, normalising(rms_forward, rms_backward, saves_output=False, **options), 1
-        yield "layer norm", bug, normalising(layer_norm_forward, layer_norm_backward, saves_output=False, **options), 1
-        yield "swiglu, in place", bug, swiglu(limit, factor), 2
-        yield "cross entropy, over its input", bug, fused_cross_entropy(limit, factor), 1
-    mlp = torch.nn.Sequential(torch.nn.Linear(COLUMNS, 64), torch.nn.GELU(), torch.nn.Linear(64, 32)).cuda()
-    yield "compiled MLP", "right", torch.compile(lambda x: mlp.to(x.dtype)(x)), 1
+def kernels(limit: int, factor: float) -> Iterator[tuple[str, Callable[..., Tensor], list[tuple[int, ...]]]]:
+    """Yield the name of every kernel, the kernel with this bug in it, and the shapes of its inputs."""
+    options, one = {"limit": limit, "factor": factor}, (ROWS, COLUMNS)
+    yield "softmax", normalising(softmax_forward, softmax_backward, saves_output=True, **options), [one]
+    yield "rms norm", normalising(rms_forward, rms_backward, saves_output=False, **options), [one]
+    yield "layer norm", normalising(layer_norm_forward, layer_norm_backward, saves_output=False, **options), [one]
+    yield "swiglu, in place", swiglu(limit, factor), [one, one]
+    yield "cross entropy, over its input", fused_cross_entropy(limit, factor), [one]
+    yield "rotary", rotated(limit, factor), [one]
+    yield "attention", attention(limit - COLUMNS + KEYS, factor), [(HEADS, KEYS, WIDTH)] * 3
 
-    def attention(x: Tensor) -> Tensor:
+
+def of_torch() -> Iterator[tuple[str, Callable[..., Tensor], list[tuple[int, ...]]]]:
+    """Yield a compiled MLP and torch's own attention, whose flash kernel takes half precision only."""
+    layers = torch.nn.Sequential(torch.nn.Linear(COLUMNS, 64), torch.nn.GELU(), torch.nn.Linear(64, 32)).to(DEVICE)
+    yield "compiled MLP", torch.compile(lambda x: layers.to(x.dtype)(x)), [(ROWS, COLUMNS)]
+
+    def flash(x: Tensor) -> Tensor:
         heads = x[:, :192].reshape(1, ROWS, 3, 64).transpose(1, 2)
         half = x.dtype in (torch.float16, torch.bfloat16)
-        flash = torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.FLASH_ATTENTION) if half else nullcontext()
-        with flash:
+        only = torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.FLASH_ATTENTION) if half else nullcontext()
+        with only:
             return functional.scaled_dot_product_attention(heads, heads, heads, is_causal=True)
 
-    yield "flash attention", "right", attention, 1
+    yield "flash attention", flash, [(ROWS, COLUMNS)]
+
+
+def checked(kernel: Callable[..., Tensor], shapes: list[tuple[int, ...]], dtype: torch.dtype) -> gradproof.Report:
+    """Check a kernel at a random point."""
+    torch.manual_seed(0)
+    inputs = [torch.randn(shape, device=DEVICE).to(dtype).requires_grad_() for shape in shapes]
+    return gradproof.check(kernel, tuple(inputs), seed=0)
+
+
+def shown(name: str, bug: str, dtype: torch.dtype, report: gradproof.Report) -> int:
+    """Print a line, and return one if the verdict is wrong."""
+    verdict, cost = report.verdict.value, report.cost
+    wrong = verdict == ("fail" if bug == "right" else "pass")
+    found = "; ".join(finding.message for finding in report.findings) or report.message
+    calls = f"{cost.evaluations:5} evaluations {cost.pullbacks:5} pullbacks {cost.seconds:6.2f} s"
+    print(f"{name:30} {str(dtype)[6:]:9} {bug:14} {verdict:13} {calls} {'WRONG' * wrong} {found[:120]}", flush=True)
+    return int(wrong)
 
 
 def main() -> int:
     """Print the table."""
-    failures = 0
-    for name, bug, kernel, count in cases():
-        for dtype in (torch.float32, torch.float16, torch.bfloat16):
-            torch.manual_seed(0)
-            inputs = [torch.randn(ROWS, COLUMNS, device="cuda").to(dtype).requires_grad_() for _ in range(count)]
-            try:
-                report = gradproof.check(kernel, tuple(inputs), seed=0)
-            except Exception as error:
-                print(f"{name:30} {dtype!s:16} {bug:14} raised {type(error).__name__}: {str(error)[:120]}")
-                failures += 1
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kernels", type=lambda text: text.split(","), default=None)
+    parser.add_argument("--bugs", type=lambda text: text.split(","), default=list(BUGS))
+    arguments = parser.parse_args()
+    wrong, done, began = 0, 0, time.perf_counter()
+    for bug in arguments.bugs:
+        every = [*kernels(*BUGS[bug]), *(of_torch() if bug == "right" else ())]
+        for name, kernel, shapes in every:
+            if arguments.kernels and name not in arguments.kernels:
                 continue
-            verdict = report.verdict.value
-            wrong = verdict == "fail" if bug == "right" else verdict == "pass"
-            failures += wrong
-            found = report.message or "; ".join(finding.message for finding in report.findings)
-            mark = "WRONG" if wrong else ""
-            seconds = report.cost.seconds
-            print(f"{name:30} {dtype!s:16} {bug:14} {verdict:13} {seconds:6.2f} s {mark} {found[:150]}", flush=True)
-    print(f"\n{failures} wrong verdicts")
-    return int(failures > 0)
+            for dtype in (torch.float32, torch.float16, torch.bfloat16):
+                done += 1
+                try:
+                    wrong += shown(name, bug, dtype, checked(kernel, shapes, dtype))
+                except Exception as error:  # of a kernel that does not run here: the others are still shown
+                    print(f"{name:30} {str(dtype)[6:]:9} {bug:14} raised {type(error).__name__}: {str(error)[:120]}")
+                    wrong += 1
+    print(f"\n{wrong} wrong verdicts of {done}, {time.perf_counter() - began:.0f} s")
+    return int(wrong > 0)
 
 
 if __name__ == "__main__":

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from gradproof.engine.estimators.differences import precision_shown
-from gradproof.engine.estimators.noise import on_a_grid
+from gradproof.engine.estimators.noise import QUANTUM, last_places, on_a_grid
 from gradproof.engine.estimators.question import Question
 from gradproof.engine.estimators.segment import Outcome, SegmentResult, question_of, second_opinion
 from gradproof.engine.estimators.steps import FINEST, RATIO, first_step
-from gradproof.engine.localisation.segment_blocks import Region, by_blocks, region_of
+from gradproof.engine.localisation.segment_blocks import Region, in_parts, region_of
 from gradproof.engine.options import Probing
 from gradproof.engine.results import Finding, Reason, Resolution
 from gradproof.engine.subject import Array, DerivativeError, Step, Subject
@@ -33,13 +34,13 @@ def seconded(judgement: Judgement, subject: Subject, seed: int, options: Probing
     if judgement.findings or not (rough or weak) or options.step is not None:
         return judgement
     result = asked(subject, seed, options)
-    if result is not None and result.outcome is Outcome.WEAK and subject.numbers.precision > ENOUGH:
-        result = by_blocks(_question(subject, seed, options), result, seed, options)
+    if result is not None and subject.numbers.precision > ENOUGH and _is_open(result):
+        result = in_parts(_question(subject, seed, options), result, seed, options)
     if result is not None and result.outcome is Outcome.DISAGREES:
-        quantised = _quantisers(subject, seed)
+        quantised = _quantisers(subject, seed, result.half_width)
         if bool(quantised.any()):
             rest = subject.arrays.where(~quantised)[0]
-            result = asked(subset(subject, rest), seed, options) if rest.shape[0] else None
+            result = asked(subset(subject, rest), seed, options, result.moving) if rest.shape[0] else None
         if result is None or result.outcome is not Outcome.DISAGREES:
             return judgement
         region = region_of(_question(subject, seed, options), result, seed)
@@ -59,29 +60,38 @@ def _finer(one: Resolution, other: Resolution) -> Resolution:
     return one if one.relative < other.relative else other
 
 
-def asked(subject: Subject, seed: int, options: Probing) -> SegmentResult | None:
+def asked(subject: Subject, seed: int, options: Probing, moving: Array = None) -> SegmentResult | None:
     """Ask the segment test; None where the derivative raises away from the point."""
     try:
-        return second_opinion(subject, seed=seed, rtol=options.rtol, atol=options.atol)
+        return second_opinion(subject, seed=seed, rtol=options.rtol, atol=options.atol, moving=moving)
     except DerivativeError:
         return None
+
+
+def _is_open(result: SegmentResult) -> bool:
+    """Return True if segments were measured, and do not disagree."""
+    return result.outcome is not Outcome.DISAGREES and not math.isnan(result.half_width)
 
 
 def _question(subject: Subject, seed: int, options: Probing) -> Question:
     return question_of(subject, seed, options.rtol, options.atol)
 
 
-def _quantisers(subject: Subject, seed: int) -> Array:
+def _quantisers(subject: Subject, seed: int, width: float) -> Array:
     """Return which outputs are constant on a fine step, and are claimed to be; none if they show a cast.
 
     The gradient of a quantiser is zero almost everywhere, whatever its values do along a segment. A cast is
-    piecewise constant too, and is differentiated as if it were not there.
+    piecewise constant too, and is differentiated as if it were not there. An output that changes by less than its own
+    spacing on the fine step, if its slope is that of the segment, is constant for no other reason.
     """
     xp = subject.arrays
     precision, centre = subject.numbers.precision, subject.centre
-    direction = subject.direction(seed, Step(max(FINE * first_step(precision), ROUNDINGS * precision)))
+    fine = max(FINE * first_step(precision), ROUNDINGS * precision)
+    direction = subject.direction(seed, Step(fine))
     ahead, behind = subject.evaluate_along(direction, (1.0, -1.0))
-    constant = (ahead == centre) & (behind == centre)
+    far, opposite = subject.evaluate_along(subject.direction(seed, Step(width)), (1.0, -1.0))
+    slight = abs(far - opposite) * fine / (2 * width) < last_places(subject, centre) / QUANTUM
+    constant = (ahead == centre) & (behind == centre) & ~slight
     if subject.mode == "forward":
         quantised = constant & (subject.pushforward(direction) == 0)
     else:

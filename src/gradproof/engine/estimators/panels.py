@@ -14,7 +14,16 @@ from itertools import pairwise
 
 from gradproof.engine.contraction import SPREAD
 from gradproof.engine.estimators.noise import QUANTUM, QUARTIC, difference, last_places, variance_of
-from gradproof.engine.estimators.question import Question, claimed_parts, cotangent_of, direction_of, place_of, value_at
+from gradproof.engine.estimators.question import (
+    Alignment,
+    Question,
+    aligned,
+    claimed_parts,
+    cotangent_of,
+    direction_of,
+    place_of,
+    value_at,
+)
 from gradproof.engine.subject import Array, Subject
 from gradproof.engine.thresholds import CLEARLY
 
@@ -138,23 +147,19 @@ class Segment:
         return 4 * (square / 2 - 3 * (self.values.noise / 2 + self.values.uneven))
 
 
-def values_along(question: Question, seed: int, width: float, *, aligned: bool = False) -> Values | None:
-    """Evaluate the function along a random segment of this half-width; None where it is undefined.
-
-    Along an `aligned` segment every entry is claimed to add to the change, so that the errors of many entries do too.
-    """
+def values_along(question: Question, seed: int, width: float, alignment: Alignment = Alignment.RANDOM) -> Values | None:
+    """Evaluate the function along a random segment of this half-width; None where it is undefined."""
     subject = question.subject
     step, cotangent = direction_of(question, seed, width), cotangent_of(subject, seed)
-    if aligned:
-        step, cotangent = _aligned(subject, step, cotangent)
+    step, cotangent = aligned(subject, step, cotangent, alignment)
     ends = tuple(value_at(subject, cotangent, t * step) for t in PANEL_ENDS)
     if not all(bool(subject.arrays.isfinite(value).all()) for value in ends):
         return None
     fourth, change = cotangent * difference(ends, QUARTIC), cotangent * (ends[-1] - ends[0])
     square = float(change @ change)
-    affected = _affected(subject, ends, cotangent) if question.moving is not None else cotangent
+    affected = affected_by(subject, ends, cotangent) if question.moving is not None else cotangent
     noise = variance_of(question, ends[0], affected) + variance_of(question, ends[-1], affected)
-    uneven = _unevenness(subject, step) * square
+    uneven = unevenness(subject, step) * square
     jumps = float(fourth @ fourth) - 70 * (noise / 2 + uneven)
     return Values(
         width=width,
@@ -169,13 +174,7 @@ def values_along(question: Question, seed: int, width: float, *, aligned: bool =
     )
 
 
-def _aligned(subject: Subject, step: Array, cotangent: Array) -> tuple[Array, Array]:
-    """Return step and cotangent with such signs that all contributions to the claimed change are positive."""
-    signs = subject.arrays.where(claimed_parts(subject, cotangent, 0 * step, step) < 0, -1.0, 1.0)
-    return (step, signs * cotangent) if subject.mode == "forward" else (signs * step, cotangent)
-
-
-def _affected(subject: Subject, ends: tuple[Array, ...], cotangent: Array) -> Array:
+def affected_by(subject: Subject, ends: tuple[Array, ...], cotangent: Array) -> Array:
     """Return the cotangent without the outputs that the coordinates that move have no influence on.
 
     Those are constant. Others may be constant too, since they change by less than a rounding; they are not left out
@@ -219,7 +218,7 @@ def claims_along(question: Question, values: Values) -> Segment | None:
     )
 
 
-def _unevenness(subject: Subject, step: Array) -> float:
+def unevenness(subject: Subject, step: Array) -> float:
     """Return the variance of a value by rounding of the panels' ends, relative to the square of the change."""
     places = [place_of(subject, t * step) for t in PANEL_ENDS]
     middle, across = (places[0] + places[-1]) / 2, places[-1] - places[0]

@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 
 from gradproof.engine.subject import Array, Step, Subject
+from gradproof.engine.thresholds import CLEARLY
+
+
+class Alignment(enum.Enum):
+    """The signs of a segment and its cotangent, which decide in what the errors of many entries add up.
+
+    Random signs make roundings that are alike cancel. Where every entry is CLAIMED to add to the change, the errors of
+    a factor add up. Where every coordinate increases and every output is MEASURED to add to the change, those of
+    entries that are claimed to be zero do.
+    """
+
+    RANDOM = "random"
+    CLAIMED = "claimed"
+    MEASURED = "measured"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """A function, the coordinates that move, the tolerated errors, and the noise of values and claims.
 
-    `moving` is one for the coordinates that move and zero for the others; None where all of them do. `scatter` is the
-    variance of every value, `claim_noise` the standard deviation of a claim's entries, relative.
+    `moving` is one for the coordinates that move and zero for the others; None where all of them do. `alignment` is
+    that of every second segment, and of all of them where it is MEASURED. `scatter` is the variance of every value,
+    `claim_noise` the standard deviation of a claim's entries, relative.
     """
 
     subject: Subject
     moving: Array
     rtol: float
     atol: float
+    alignment: Alignment = Alignment.CLAIMED
     scatter: Array = None
     claim_noise: float = 0.0
 
@@ -27,6 +44,30 @@ def direction_of(question: Question, seed: int, width: float) -> Array:
     """Draw a direction, `width` times the point's scale, for the coordinates that move."""
     direction = question.subject.direction(seed, Step(width))
     return direction if question.moving is None else direction * question.moving
+
+
+def alignment_of(question: Question, number: int) -> Alignment:
+    """Return the alignment of one of several segments."""
+    every_second = Alignment.RANDOM if number % 2 == 0 else Alignment.CLAIMED
+    return Alignment.MEASURED if question.alignment is Alignment.MEASURED else every_second
+
+
+def aligned(subject: Subject, step: Array, cotangent: Array, alignment: Alignment) -> tuple[Array, Array]:
+    """Return step and cotangent with the signs of an alignment.
+
+    MEASURED changes are read off on half of the segment, so that their noise is not that of the values at its
+    ends. Outputs that change by hardly more than a rounding keep their random signs.
+    """
+    xp = subject.arrays
+    if alignment is Alignment.MEASURED:
+        step = abs(step)
+        change = cotangent * (value_at(subject, cotangent, 0.5 * step) - value_at(subject, cotangent, -0.5 * step))
+        least = CLEARLY * subject.numbers.precision * abs(cotangent * subject.centre)
+        return step, cotangent * xp.where(change < -least, -1.0, 1.0)
+    if alignment is Alignment.CLAIMED:
+        signs = xp.where(claimed_parts(subject, cotangent, 0 * step, step) < 0, -1.0, 1.0)
+        return (step, signs * cotangent) if subject.mode == "forward" else (signs * step, cotangent)
+    return step, cotangent
 
 
 def cotangent_of(subject: Subject, seed: int) -> Array:

@@ -26,7 +26,15 @@ from gradproof.engine.estimators.noise import (
     scatter_around,
 )
 from gradproof.engine.estimators.panels import NODES, PANEL_ENDS, Segment, claims_along, values_along
-from gradproof.engine.estimators.question import Question, claimed_parts, direction_of, place_of, value_at
+from gradproof.engine.estimators.question import (
+    Alignment,
+    Question,
+    alignment_of,
+    claimed_parts,
+    direction_of,
+    place_of,
+    value_at,
+)
 from gradproof.engine.results import UNMEASURED, Resolution
 from gradproof.engine.subject import Array, Subject
 from gradproof.engine.thresholds import ALIKE, CLEARLY, COARSEST, MANY, MARGIN, MEANINGFUL, ROUNDINGS, SHARE, TWO_DIGITS
@@ -52,8 +60,9 @@ class Outcome(enum.Enum):
 class SegmentResult:
     """What was claimed and measured on the segment that decided, and how far the two may lie apart.
 
-    `half_width` is relative to the point's scale. Where nothing was measured the numbers are NaN. `shows_a_tenth` says
-    that an error of a tenth in all entries would have been seen; `moving` is one for coordinates that moved.
+    `half_width` is relative to the point's scale. Where nothing was measured the numbers are NaN. `unsmooth` is the
+    part of a bar that truncation and roughness make, relative to what is claimed, `shows_a_tenth` says that an error of
+    a tenth in all entries would have been seen, and `moving` is one for coordinates that moved.
     """
 
     outcome: Outcome
@@ -62,6 +71,7 @@ class SegmentResult:
     bar: float
     resolution: Resolution
     half_width: float
+    unsmooth: float = 0.0
     shows_a_tenth: bool = False
     moving: Array = None
 
@@ -77,16 +87,23 @@ NOTHING = SegmentResult(
 
 
 def second_opinion(
-    subject: Subject, *, seed: int, rtol: float = 0.0, atol: float = 0.0, moving: Array = None
+    subject: Subject,
+    *,
+    seed: int,
+    rtol: float = 0.0,
+    atol: float = 0.0,
+    moving: Array = None,
+    alignment: Alignment = Alignment.CLAIMED,
 ) -> SegmentResult:
     """Hold the claimed gradient against the change in value along random segments through the point.
 
-    `moving` is one for the input coordinates that the segments move, and zero for the others. `rtol` and `atol` are
+    `moving` is one for the input coordinates that the segments move, and zero for the others; `alignment` is that of
+    every second segment, or of all where it is MEASURED. `rtol` and `atol` are
     errors of an entry that are tolerated. AGREES says that the bar would have shown an error of a tenth in the largest
     contribution. DISAGREES says that the rule is wrong, and not the function rough: two segments are clearly outside
     their bars, the residual is spread along them, and it does not vanish on fine steps.
     """
-    question = question_of(subject, seed, rtol, atol, moving)
+    question = replace(question_of(subject, seed, rtol, atol, moving), alignment=alignment)
     first = _best_width(question, seed)
     segments = _segments(question, seed, first) if first else []
     if not segments:
@@ -99,6 +116,7 @@ def second_opinion(
         bar=worst.bar + worst.tolerated,
         resolution=_resolution(segments),
         half_width=worst.values.width,
+        unsmooth=max(each.smooth_part / (max(each.size, abs(each.claimed)) or 1.0) for each in segments),
         shows_a_tenth=any(segment.bar <= SHARE * abs(segment.claimed) for segment in segments),
         moving=moving,
     )
@@ -120,7 +138,7 @@ def _best_width(question: Question, seed: int) -> Segment | None:
     width, spent, leapt = WIDEST, 0, False
     tried: list[Segment] = []
     while spent < SEARCH and width >= NARROWEST * question.subject.numbers.precision:
-        values = values_along(question, seed, width)
+        values = values_along(question, seed, width, alignment_of(question, 0))
         spent += len(PANEL_ENDS) - 1
         shrink = SHRINK
         if values is not None:
@@ -167,7 +185,7 @@ def _segments(question: Question, seed: int, first: Segment) -> list[Segment]:
     for number in range(1, 2 * SEGMENTS - 1):
         if number >= SEGMENTS and (first.values.width < WIDEST or not _doubtful(_pooled(segments))):
             break
-        values = values_along(question, seed + number, first.values.width, aligned=number % 2 == 1)
+        values = values_along(question, seed + number, first.values.width, alignment_of(question, number))
         segment = claims_along(question, values) if values else None
         if segment is None:
             return []

@@ -1,4 +1,4 @@
-"""Segments that move blocks of the inputs: rows, columns, tiles and entries whose errors vanish among all others.
+"""Segments that move parts of the inputs: rows, columns, tiles and entries whose errors vanish among all others.
 
 Along a segment that moves all inputs, the rounding of all outputs counts. A segment that moves a block of them leaves
 the outputs that do not depend on the block where they are, and an error in the block stands out.
@@ -9,14 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from gradproof.engine.estimators.groups import Groups, groups_of
+from gradproof.engine.estimators.groupwise import residuals_along
 from gradproof.engine.estimators.panels import Segment, claims_along, values_along
-from gradproof.engine.estimators.question import Question
-from gradproof.engine.estimators.segment import Outcome, SegmentResult, error_needed, second_opinion
+from gradproof.engine.estimators.question import Alignment, Question
+from gradproof.engine.estimators.quick import look
+from gradproof.engine.estimators.segment import Outcome, SegmentResult, second_opinion
 from gradproof.engine.options import Probing
 from gradproof.engine.parts import parts_of
 from gradproof.engine.results import Entry, Place, Resolution
 from gradproof.engine.subject import Array, Subject
 from gradproof.engine.thresholds import FEW, MANY, UNRESOLVED
+
+DIMENSIONS = (0, -1)  # of every input: blocks of rows, then of columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,32 +37,85 @@ class Region:
         return str(self.first) if self.count == 1 else f"{self.first} to {self.last}"
 
 
-def by_blocks(question: Question, whole: SegmentResult, seed: int, options: Probing) -> SegmentResult:
-    """Ask along segments through blocks of rows, then of columns, where all inputs together agree.
+def in_parts(question: Question, whole: SegmentResult, seed: int, options: Probing) -> SegmentResult:
+    """Ask about parts of the inputs where all of them together do not disagree: groups at once, then blocks.
 
-    A block that disagrees on one segment is asked about on several. The rule agrees if all blocks do, and their bars
+    A part that disagrees on one segment is asked about on several. The rule agrees if all parts do, and their bars
     would have shown an error of half of the largest entry, or those of the whole an error of a tenth in all entries.
     """
-    subject, resolutions = question.subject, []
-    for blocks in _partitions(subject):
-        needed = 0.0
-        for mask in blocks:
-            segment = _segment(question, mask, seed, whole.half_width)
-            if segment is None:
-                return replace(whole, outcome=Outcome.UNDECIDED)
-            if segment.excess > 1:
-                result = second_opinion(subject, seed=seed + 1, rtol=options.rtol, atol=options.atol, moving=mask)
-                if result.outcome is Outcome.DISAGREES:
-                    return replace(result, moving=mask)
-            needed = max(needed, error_needed(segment))
-        resolutions.append(needed)
-    if not any(resolutions):  # a single input has no blocks
+    every, absolute = 1.0 + 0 * question.subject.point, whole.resolution.absolute
+    try:
+        _error_needed(question, every, whole, seed, options)
+        groups = groups_of(question, seed, whole.half_width)
+        seen = [_by_groups(question, groups, whole, seed, options)] if groups else []
+        if whole.outcome is not Outcome.AGREES:
+            rest = every - groups.inputs.spread(every, groups.separate) if groups else every
+            within = [rest if groups and number in groups.covered else every for number in DIMENSIONS]
+            seen += _by_blocks(question, within, whole, seed, options)
+    except _DecidedError as decided:
+        return decided.result
+    if whole.outcome is Outcome.UNDECIDED or not seen:  # a single input has no parts
         return replace(whole, outcome=Outcome.UNDECIDED)
-    absolute = min([whole.resolution.absolute, *resolutions])
-    largest = whole.resolution.absolute / whole.resolution.relative if whole.resolution.relative else 0.0
-    resolution = Resolution.of(absolute, largest)
-    agrees = resolution.relative <= UNRESOLVED or whole.shows_a_tenth
+    needed = min([absolute, *seen])
+    largest = absolute / whole.resolution.relative if whole.resolution.relative else 0.0
+    resolution = Resolution(absolute=needed, relative=needed / largest if largest else float("inf"))
+    agrees = whole.outcome is Outcome.AGREES or resolution.relative <= UNRESOLVED or whole.shows_a_tenth
     return replace(whole, outcome=Outcome.AGREES if agrees else Outcome.UNDECIDED, resolution=resolution)
+
+
+class _DecidedError(Exception):
+    """A part disagrees, or cannot be asked about."""
+
+    def __init__(self, result: SegmentResult) -> None:
+        super().__init__()
+        self.result = result
+
+
+def _by_groups(question: Question, groups: Groups, whole: SegmentResult, seed: int, options: Probing) -> float:
+    """Return the error in one entry that all groups would have shown."""
+    needed = []
+    for alignment in (Alignment.RANDOM, Alignment.CLAIMED):
+        found = residuals_along(question, groups, seed, whole.half_width, alignment)
+        if found is None:
+            raise _DecidedError(replace(whole, outcome=Outcome.UNDECIDED))
+        needed.append(found.error_needed)
+        for mask in found.worst(FEW):
+            _confirm(question, mask, seed, options, alignment)
+    return min(needed)
+
+
+def _by_blocks(
+    question: Question, within: list[Array], whole: SegmentResult, seed: int, options: Probing
+) -> list[float]:
+    """Return for each dimension the error in one entry that all its blocks would have shown.
+
+    `within` says for each dimension which coordinates are asked about.
+    """
+    needed = []
+    for rest, blocks in zip(within, _partitions(question.subject), strict=False):
+        parts = [mask * rest for mask in blocks if bool((mask * rest > 0).any())]
+        if parts:
+            needed.append(max(_error_needed(question, part, whole, seed, options) for part in parts))
+    return needed
+
+
+def _error_needed(question: Question, part: Array, whole: SegmentResult, seed: int, options: Probing) -> float:
+    """Return the error in one entry that a part of the inputs would have shown."""
+    seen = look(replace(question, moving=part), seed, whole.half_width, whole.unsmooth, Alignment.MEASURED)
+    if seen is None:
+        raise _DecidedError(replace(whole, outcome=Outcome.UNDECIDED))
+    if seen.outside:
+        _confirm(question, part, seed, options, Alignment.MEASURED)
+    return seen.error_needed
+
+
+def _confirm(question: Question, part: Array, seed: int, options: Probing, alignment: Alignment) -> None:
+    """Ask about a part on several segments."""
+    result = second_opinion(
+        question.subject, seed=seed + 1, rtol=options.rtol, atol=options.atol, moving=part, alignment=alignment
+    )
+    if result.outcome is Outcome.DISAGREES:
+        raise _DecidedError(result)
 
 
 def region_of(question: Question, result: SegmentResult, seed: int) -> Region:
@@ -84,7 +142,7 @@ def region_of(question: Question, result: SegmentResult, seed: int) -> Region:
 def _partitions(subject: Subject) -> Iterator[list[Array]]:
     """Yield the blocks along the first dimensions of all inputs, then those along their last ones."""
     parts = [part for part in parts_of(subject.inputs) if part.axes]
-    for number in (0, -1):
+    for number in DIMENSIONS:
         blocks = []
         for part in parts:
             axis = part.axes[number]
@@ -107,7 +165,7 @@ def _mask(subject: Subject, chosen: Array) -> Array:
 
 def _segment(question: Question, mask: Array, seed: int, width: float) -> Segment | None:
     block = replace(question, moving=mask)
-    values = values_along(block, seed, width, aligned=True)
+    values = values_along(block, seed, width, question.alignment)
     return claims_along(block, values) if values else None
 
 

@@ -95,3 +95,19 @@ def test_a_lone_wrong_row_is_named(dtype):
     assert report.verdict is Verdict.FAIL
     assert report.findings[0].argument == "x"
     assert "x[7, " in report.findings[0].message or report.findings[0].entries
+
+
+@pytest.mark.parametrize(
+    ("function", "bug"),
+    [("gelu", "a tile"), ("log softmax", "last column"), ("log softmax", "missing term"), ("cumulative sum", "a tile")],
+)
+def test_errors_among_many_right_entries_are_found_in_bfloat16(function, bug):
+    assert Case("refuses float64", function, torch.bfloat16, bug, 128, 256).checked().verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("function", ["gelu", "log softmax", "cumulative sum", "l2 norm"])
+def test_right_kernels_of_many_entries_pass_at_the_price_of_some_hundred_evaluations(function):
+    report = Case("refuses float64", function, torch.bfloat16, RIGHT, 128, 256).checked()
+
+    assert report.passed
+    assert report.cost.evaluations < 250

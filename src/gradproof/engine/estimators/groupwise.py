@@ -1,0 +1,113 @@
+"""The segment test of every group of coordinates at once, along one segment.
+
+The groups are separate (see `groups`), so that each has a change in value and a claimed change of its own. The bar of a
+group is made as that of a whole segment. Its variances are estimates from a few numbers: a group's are never less than
+its share of those of all groups together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from gradproof.engine.estimators.groups import Groups
+from gradproof.engine.estimators.noise import QUARTIC, difference, last_places
+from gradproof.engine.estimators.panels import KINK, NODES, ONE_JUMP, PANEL_ENDS, UNEXPLAINED, unevenness
+from gradproof.engine.estimators.question import (
+    Alignment,
+    Question,
+    aligned,
+    claimed_parts,
+    cotangent_of,
+    direction_of,
+    place_of,
+    value_at,
+)
+from gradproof.engine.subject import Array
+from gradproof.engine.thresholds import CLEARLY, MARGIN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Residuals:
+    """What every group's claimed change is off by, its bar, and the shortest displacement of a coordinate.
+
+    `like` is a vector of the inputs.
+    """
+
+    groups: Groups
+    like: Array
+    residual: Array
+    bar: Array
+    shortest: float
+
+    @property
+    def excess(self) -> Array:
+        """The residuals in bars; of a group without a bar, which no error could move, zero."""
+        return abs(self.residual) * (self.bar > 0) / (self.bar + (self.bar == 0))
+
+    def worst(self, most: int) -> Iterator[Array]:
+        """Yield one for the coordinates of every group outside its bar, at most so many, worst first."""
+        excess = 1.0 * self.excess
+        for _ in range(most):
+            number = int(excess.argmax())
+            if not excess[number] > 1:
+                return
+            alone = 0 * excess
+            alone[number], excess[number] = 1.0, 0.0
+            yield self.groups.inputs.spread(self.like, alone)
+
+    @property
+    def error_needed(self) -> float:
+        """The error in one entry that would have been clearly outside in any group."""
+        return float((MARGIN * self.bar + abs(self.residual)).max()) / self.shortest
+
+
+def residuals_along(
+    question: Question, groups: Groups, seed: int, width: float, alignment: Alignment
+) -> Residuals | None:
+    """Hold every group's claimed change against its change in value; None where either is not finite."""
+    subject, xp = question.subject, question.subject.arrays
+    inside = 1.0 * (groups.inputs.spread(subject.point, 1.0 + 0 * groups.separate) > 0)
+    step = direction_of(replace(question, moving=inside), seed, width)
+    cotangent = cotangent_of(subject, seed) * groups.outputs.spread(subject.centre, groups.separate)
+    step, cotangent = aligned(subject, step, cotangent, alignment)
+    ends = [value_at(subject, cotangent, t * step) for t in PANEL_ENDS]
+    sums = groups.outputs.sums
+    measured = sums(cotangent * (ends[-1] - ends[0]))
+    size = sums((cotangent * (ends[-1] - ends[0])) ** 2)
+    last = [sums((cotangent * last_places(subject, end)) ** 2) for end in (ends[0], ends[-1])]
+    scatter = sums(question.scatter * cotangent**2)
+    noise = sum(xp.maximum(_shared(xp, scatter, each), each) for each in last)
+    rounded = 70 * (noise / 2 + unevenness(subject, step) * size)
+    rough = xp.maximum(sums((cotangent * difference(ends, QUARTIC)) ** 2) - rounded, 0 * size) / ONE_JUMP
+    del ends
+    across = place_of(subject, step) - place_of(subject, -step)
+    over = (groups.outputs if subject.mode == "forward" else groups.inputs).sums
+    claimed, squares, unexplained = 0 * size, 0 * size, [0 * size for _ in UNEXPLAINED]
+    for number, t in enumerate(NODES):
+        parts = claimed_parts(subject, cotangent, t * step, across)
+        node = over(parts)
+        claimed, squares = claimed + node / len(NODES), squares + over(parts * parts) / len(NODES)
+        unexplained = [sum_ + row[number] * node for sum_, row in zip(unexplained, UNEXPLAINED, strict=True)]
+    if not bool(xp.isfinite(claimed + measured).all()):
+        return None
+    scattered = _shared(xp, sum(each**2 for each in unexplained) / len(UNEXPLAINED), squares)
+    jumps = xp.maximum(_shared(xp, rough, size) - KINK * scattered, 0 * size)
+    rounding = question.claim_noise**2 * squares + (subject.numbers.precision * claimed / (2 * CLEARLY)) ** 2
+    chance = math.hypot(CLEARLY, math.sqrt(2 * math.log(groups.inputs.count)))  # the largest of so many deviates
+    bar = chance * (jumps + scattered / len(NODES) + noise + rounding) ** 0.5
+    distance = abs(across)
+    return Residuals(
+        groups=groups,
+        like=across,
+        residual=measured - claimed,
+        bar=bar,
+        shortest=float(xp.where(distance > 0, distance, math.inf).min()),
+    )
+
+
+def _shared(xp: Array, variances: Array, squares: Array) -> Array:
+    """Return variances that are at least the share of all of them together that the groups' squares have."""
+    total = float(squares.sum())
+    return xp.maximum(variances, float(variances.sum()) / total * squares) if total else variances

@@ -1,0 +1,70 @@
+"""A segment through a block of the coordinates at a third of the price: two ends and two Gauss nodes.
+
+What truncation and roughness add to the bar is taken from whole segments that were examined with all nodes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from gradproof.engine.estimators.noise import variance_of
+from gradproof.engine.estimators.panels import affected_by
+from gradproof.engine.estimators.question import (
+    Alignment,
+    Question,
+    aligned,
+    claimed_parts,
+    cotangent_of,
+    direction_of,
+    place_of,
+    value_at,
+)
+from gradproof.engine.thresholds import CLEARLY, MARGIN
+
+GAUSS = (-(3**-0.5), 3**-0.5)  # exact for cubic claims
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """How far claimed and measured change lie apart, the bar, and the shortest displacement of a coordinate."""
+
+    residual: float
+    bar: float
+    shortest: float
+
+    @property
+    def outside(self) -> bool:
+        """Whether the residual is larger than the bar."""
+        return self.residual > self.bar
+
+    @property
+    def error_needed(self) -> float:
+        """The error in one entry that would have been clearly outside."""
+        return (MARGIN * self.bar + self.residual) / self.shortest
+
+
+def look(question: Question, seed: int, width: float, unsmooth: float, alignment: Alignment) -> Look | None:
+    """Hold claims against values along a segment; None where either is not finite.
+
+    `unsmooth` is the part of the bar that truncation and roughness make, relative to what is claimed.
+    """
+    subject = question.subject
+    step, cotangent = direction_of(question, seed, width), cotangent_of(subject, seed)
+    step, cotangent = aligned(subject, step, cotangent, alignment)
+    ends = tuple(value_at(subject, cotangent, t * step) for t in (-1.0, 1.0))
+    across = place_of(subject, step) - place_of(subject, -step)
+    claims = [claimed_parts(subject, cotangent, t * step, across) for t in GAUSS]
+    claimed, measured = sum(float(each.sum()) for each in claims) / 2, float(cotangent @ (ends[1] - ends[0]))
+    if not math.isfinite(claimed + measured):
+        return None
+    size = math.sqrt(sum(float(each @ each) for each in claims) / 2)
+    affected = affected_by(subject, (ends[0], subject.centre, ends[1]), cotangent)
+    noise = sum(variance_of(question, end, affected) for end in ends)
+    rounding = math.hypot(question.claim_noise * size, subject.numbers.precision * claimed / (2 * CLEARLY))
+    distance = abs(across)
+    return Look(
+        residual=abs(measured - claimed),
+        bar=math.hypot(unsmooth * max(size, abs(claimed)), CLEARLY * math.sqrt(noise + rounding**2)),
+        shortest=float(subject.arrays.where(distance > 0, distance, math.inf).min()),
+    )
