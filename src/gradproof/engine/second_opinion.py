@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from gradproof.engine.estimators.differences import precision_shown
-from gradproof.engine.estimators.noise import QUANTUM, last_places, on_a_grid
+from gradproof.engine.estimators.noise import binades, on_a_grid
 from gradproof.engine.estimators.question import Question
 from gradproof.engine.estimators.segment import Outcome, SegmentResult, question_of, second_opinion
 from gradproof.engine.estimators.steps import FINEST, RATIO, first_step
@@ -81,8 +81,8 @@ def _quantisers(subject: Subject, seed: int, width: float) -> Array:
     """Return which outputs are constant on a fine step, and are claimed to be; none if they show a cast.
 
     The gradient of a quantiser is zero almost everywhere, whatever its values do along a segment. A cast is
-    piecewise constant too, and is differentiated as if it were not there. An output that changes by less than its own
-    spacing on the fine step, if its slope is that of the segment, is constant for no other reason.
+    piecewise constant too, and is differentiated as if it were not there. An output that changes by less than the
+    spacing of its numbers on the fine step, if its slope is that of the segment, is constant for no other reason.
     """
     xp = subject.arrays
     precision, centre = subject.numbers.precision, subject.centre
@@ -90,7 +90,7 @@ def _quantisers(subject: Subject, seed: int, width: float) -> Array:
     direction = subject.direction(seed, Step(fine))
     ahead, behind = subject.evaluate_along(direction, (1.0, -1.0))
     far, opposite = subject.evaluate_along(subject.direction(seed, Step(width)), (1.0, -1.0))
-    slight = abs(far - opposite) * fine / (2 * width) < last_places(subject, centre) / QUANTUM
+    slight = abs(far - opposite) * fine / (2 * width) < precision * binades(xp, centre)
     constant = (ahead == centre) & (behind == centre) & ~slight
     if subject.mode == "forward":
         quantised = constant & (subject.pushforward(direction) == 0)

@@ -93,14 +93,18 @@ def variance_of(question: Question, value: Array, cotangent: Array) -> float:
 def last_places(subject: Subject, value: Array) -> Array:
     """Return the standard deviation of a rounding of every output, in the precision that its tensor's values show."""
     xp = subject.arrays
-    mantissa = abs(xp.frexp(value)[0])
-    binade = 0.5 * xp.where(mantissa > 0, abs(value) / xp.where(mantissa > 0, mantissa, 1.0), 0.0)
-    spacing = xp.zeros_like(value)
+    binade, spacing = binades(xp, value), xp.zeros_like(value)
     for start, stop in subject.outputs.spans:
         every = slice(start, stop, max(1, (stop - start) // SAMPLE))
         unit = precision_shown(xp, [value[every]]) or subject.numbers.precision
         spacing[start:stop] = unit * binade[start:stop] + subject.numbers.tiny
     return QUANTUM * spacing
+
+
+def binades(xp: Array, value: Array) -> Array:
+    """Return the powers of two that the values begin at: numbers as large are spaced by that times the precision."""
+    mantissa = abs(xp.frexp(value)[0])
+    return 0.5 * xp.where(mantissa > 0, abs(value) / xp.where(mantissa > 0, mantissa, 1.0), 0.0)
 
 
 def on_a_grid(xp: Array, values: Array) -> bool | None:
