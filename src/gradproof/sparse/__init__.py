@@ -1,8 +1,12 @@
 """Sparse tensors that are converted, masked, multiplied and trained, with gradients on their stored entries."""
 
+from gradproof.sparse.autograd.aggregation import aggregate
+from gradproof.sparse.autograd.assembly import add, block_diagonal, concatenate, merged, select
+from gradproof.sparse.autograd.attention import attention
 from gradproof.sparse.autograd.conversions import convert, mask, repack, unpack
 from gradproof.sparse.autograd.products import matmul, sampled_matmul
 from gradproof.sparse.autograd.reductions import column_sums, multiply, row_softmax, row_sums
+from gradproof.sparse.nn.graph_attention import GraphAttention
 from gradproof.sparse.nn.graph_convolution import GraphConvolution
 from gradproof.sparse.nn.initialization import fan_in, scaled_by_fan_in_
 from gradproof.sparse.nn.linear import SparseLinear
@@ -12,17 +16,24 @@ from gradproof.sparse.optim.steps import apply_gradient_
 from gradproof.sparse.pattern import Pattern
 
 __all__ = [
+    "GraphAttention",
     "GraphConvolution",
     "Pattern",
     "SparseLinear",
+    "add",
+    "aggregate",
     "apply_gradient_",
+    "attention",
+    "block_diagonal",
     "clip_grad_norm_",
     "clip_grad_value_",
     "column_sums",
+    "concatenate",
     "convert",
     "fan_in",
     "mask",
     "matmul",
+    "merged",
     "multiply",
     "optimizer",
     "repack",
@@ -30,6 +41,7 @@ __all__ = [
     "row_sums",
     "sampled_matmul",
     "scaled_by_fan_in_",
+    "select",
     "unpack",
     "values_parameter",
 ]

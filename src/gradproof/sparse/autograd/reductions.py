@@ -7,16 +7,18 @@ from torch import Tensor
 
 from gradproof.errors import InputError
 from gradproof.sparse.autograd import lines, softmax
+from gradproof.sparse.autograd.assembly import multiply_sparse
 from gradproof.sparse.autograd.conversions import repack
 from gradproof.sparse.autograd.products import Sparse, parts
 from gradproof.sparse.pattern import Pattern
-from gradproof.sparse.pattern.layouts import require_tensor
+from gradproof.sparse.pattern.layouts import is_sparse, require_tensor
 
 
-def multiply(sparse: Sparse, dense: Tensor) -> Tensor:
-    """Multiply elementwise by a strided tensor, which is read at the stored entries, and may be broadcast.
+def multiply(sparse: Sparse, other: Sparse) -> Sparse:
+    """Multiply entry by entry, by a strided tensor, which may be broadcast, or by another sparse matrix.
 
-    Returns a sparse tensor for a sparse tensor, and values for a pair of pattern and values.
+    By a strided tensor, the result is a sparse tensor for a sparse tensor, and values for a pair of pattern and values.
+    By a sparse matrix, it stores what both store: a COO tensor, or a pair of pattern and values for two pairs.
 
     >>> import torch
     >>> a = torch.tensor([[0.0, 2.0], [3.0, 0.0]]).to_sparse_csr()
@@ -24,8 +26,10 @@ def multiply(sparse: Sparse, dense: Tensor) -> Tensor:
     tensor([[  0.,  20.],
             [300.,   0.]])
     """
+    if isinstance(other, tuple) or is_sparse(require_tensor(other, "The other operand")):
+        return multiply_sparse(sparse, other)
     pattern, values = parts(sparse, dense=True)
-    return _like(sparse, pattern, values * dense_at(pattern, dense, values))
+    return _like(sparse, pattern, values * dense_at(pattern, other, values))
 
 
 def dense_at(pattern: Pattern, dense: Tensor, values: Tensor) -> Tensor:

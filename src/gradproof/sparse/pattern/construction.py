@@ -59,6 +59,38 @@ class StoredIndices:
         made.__dict__.update(fields, **cached)
         return made
 
+    @property
+    def device(self) -> torch.device:
+        """The device of the indices."""
+        return self.indices[0].device
+
+    @property
+    def is_meta(self) -> bool:
+        """True if the indices have no memory."""
+        return self.indices[0].is_meta
+
+    @property
+    def batch(self) -> tuple[int, ...]:
+        """The batch dimensions: those before rows and columns."""
+        return self.shape[:-2]
+
+    @property
+    def values_shape(self) -> tuple[int, ...]:
+        """The shape of the values, without dense dimensions."""
+        if self.layout is torch.sparse_coo:
+            return (self.indices[0].shape[1],)
+        return (*self.indices[1].shape, *(self.blocksize or ()))
+
+    @property
+    def entries(self) -> int:
+        """The number of stored entries, over all batches and blocks."""
+        return math.prod(self.values_shape)
+
+    @property
+    def density(self) -> float:
+        """The fraction of all positions that are stored."""
+        return self.entries / max(1, math.prod(self.shape))
+
     @classmethod
     def _of_tensor(cls, tensor: Tensor) -> Self:
         """Return the indices of a well-formed sparse tensor, shared and not copied."""
@@ -135,7 +167,7 @@ class StoredIndices:
         >>> Pattern.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 0]])).mask().int().tolist()
         [[0, 0, 1], [1, 0, 0], [0, 1, 0]]
         """
-        edges = _edges(edge_index)
+        edges = edges_of(edge_index)
         if nodes is None:
             nodes = int(edges.max()) + 1 if edges.numel() else 0
         if not isinstance(nodes, int) and not (isinstance(nodes, (tuple, list)) and len(nodes) == 2):
@@ -173,7 +205,7 @@ class StoredIndices:
         return cls(torch.sparse_csr, shape, (compress(rows, shape[0]), chosen - rows * shape[1]))
 
 
-def _edges(edge_index: Tensor | tuple[Tensor, Tensor]) -> Tensor:
+def edges_of(edge_index: Tensor | tuple[Tensor, Tensor]) -> Tensor:
     """Return edges as a plain tensor of shape [2, edges]; PyTorch Geometric's EdgeIndex is a subclass of Tensor."""
     if isinstance(edge_index, (tuple, list)) and len(edge_index) == 2:
         edge_index = torch.stack([require_tensor(end, "An end of the edges") for end in edge_index])

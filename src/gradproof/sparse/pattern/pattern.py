@@ -19,7 +19,7 @@ from torch import Tensor
 from gradproof.errors import InputError
 from gradproof.sparse.pattern.cache import facts_at, facts_of
 from gradproof.sparse.pattern.compressed_rows import CompressedRows
-from gradproof.sparse.pattern.construction import StoredIndices
+from gradproof.sparse.pattern.construction import StoredIndices, edges_of
 from gradproof.sparse.pattern.grid import Grid, is_increasing, keys_of, ravel
 from gradproof.sparse.pattern.layouts import (
     TRANSPOSED,
@@ -90,37 +90,16 @@ class Pattern(StoredIndices):
         found: Pattern = facts.pattern
         return found
 
-    @property
-    def device(self) -> torch.device:
-        """The device of the indices."""
-        return self.indices[0].device
+    @classmethod
+    def of_graph(cls, edge_index: Tensor, *, nodes: tuple[int, int]) -> Pattern:
+        """Return the adjacency matrix of an edge index, with parallel edges kept, cached as long as the tensor lives.
 
-    @property
-    def is_meta(self) -> bool:
-        """True if the indices have no memory."""
-        return self.indices[0].is_meta
-
-    @property
-    def batch(self) -> tuple[int, ...]:
-        """The batch dimensions: those before rows and columns."""
-        return self.shape[:-2]
-
-    @property
-    def values_shape(self) -> tuple[int, ...]:
-        """The shape of the values, without dense dimensions."""
-        if self.layout is torch.sparse_coo:
-            return (self.indices[0].shape[1],)
-        return (*self.indices[1].shape, *(self.blocksize or ()))
-
-    @property
-    def entries(self) -> int:
-        """The number of stored entries, over all batches and blocks."""
-        return math.prod(self.values_shape)
-
-    @property
-    def density(self) -> float:
-        """The fraction of all positions that are stored."""
-        return self.entries / max(1, math.prod(self.shape))
+        `nodes` is the number of targets and of sources; see `from_edge_index`.
+        """
+        edges, (targets, sources) = edges_of(edge_index), nodes
+        if torch.compiler.is_compiling():  # nothing is cached there
+            return cls.from_edge_index(edges, nodes=nodes, parallel=True)
+        return cls.at(torch.sparse_coo, (sources, targets), (edges,), parallel=True).transposed
 
     def __repr__(self) -> str:
         blocks = f", blocks of {list(self.blocksize)}" if self.blocksize else ""
