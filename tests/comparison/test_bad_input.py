@@ -51,3 +51,35 @@ def test_an_unknown_input_is_refused():
 def test_an_unknown_contract_is_refused():
     with pytest.raises(InputError, match="contracts="):
         compare(torch.sin, torch.sin, x(), contracts=("fast",))
+
+
+def test_different_dtypes_of_outputs_are_named():
+    def reference(x):
+        return (x * 2).to(torch.complex128)
+
+    with pytest.raises(InputError, match=r"has shape \[3, 4\] and torch.float32, and of .*reference .* torch.complex128"):
+        compare(lambda x: x * 2, reference, x())
+
+
+def test_a_kernel_that_raises_in_its_own_precision_is_named_with_its_error():
+    def kernel(x):
+        raise NotImplementedError(f"no kernel for {x.dtype}")
+
+    with pytest.raises(
+        InputError, match=r"kernel raised NotImplementedError at the given inputs: no kernel for torch.f"
+    ):
+        compare(kernel, lambda x: x, x())
+
+
+@pytest.mark.parametrize("writes", [lambda x: x.mul_(2), lambda x: x.data.mul_(2), lambda x: 1 / 0])
+def test_nothing_of_the_callers_changes_where_a_comparison_is_refused(writes):
+    given = x()
+    given.grad = torch.ones_like(given)
+    before, state = given.detach().clone(), torch.get_rng_state()
+
+    with torch.no_grad(), pytest.raises(InputError):
+        compare(lambda x: x * 2, lambda x: writes(x.detach()) + x, given)
+
+    assert torch.equal(given, before)
+    assert torch.equal(given.grad, torch.ones_like(given))
+    assert torch.equal(torch.get_rng_state(), state)
