@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, _efficientzerotensor, nn
-from torch._C import _functions, _functorch
+from torch._C import _autograd, _functions, _functorch
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch._vmap_internals import _vmap
 from torch.autograd import forward_ad
@@ -22,6 +22,17 @@ def version_of(tensor: Tensor) -> int:
     1
     """
     return tensor._version
+
+
+def set_version(tensor: Tensor, version: int) -> None:
+    """Make autograd believe that a tensor, whose memory is as it was, was not written to since.
+
+    >>> tensor = torch.zeros(2)
+    >>> set_version(tensor.add_(1), 0)
+    >>> version_of(tensor)
+    0
+    """
+    _autograd._unsafe_set_version_counter((tensor,), (version,))
 
 
 def dual_level_is_open() -> bool:

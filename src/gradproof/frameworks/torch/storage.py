@@ -98,8 +98,21 @@ def refilled(tensor: Tensor) -> Tensor:
     return replica(tensor)
 
 
+def is_freed(tensor: Tensor) -> bool:
+    """Return True if a strided tensor's memory was given back, as some invertible layers do to what they can restore.
+
+    >>> tensor = torch.ones(2)
+    >>> _ = tensor.untyped_storage().resize_(0)
+    >>> is_freed(tensor), is_freed(torch.ones(2)), is_freed(torch.ones(0))
+    (True, False, False)
+    """
+    return tensor.layout == torch.strided and tensor.numel() > 0 and not tensor.untyped_storage().nbytes()
+
+
 def same_numbers(before: Tensor, after: Tensor) -> bool:
     """Return True if two tensors have the same shape, dtype, layout and values; NaN equals NaN."""
+    if is_freed(before) or is_freed(after):
+        return False
     if before.shape != after.shape or before.dtype != after.dtype or before.layout != after.layout:
         return False
     if not is_plain(before):
@@ -124,6 +137,8 @@ class Snapshot:
     def is_of(self, tensor: Tensor) -> bool:
         """Return True if a tensor has not changed since."""
         parts = components(tensor)
+        if any(map(is_freed, parts)):
+            return False
         return len(parts) == len(self._seen) and all(map(_still, self._seen, parts))
 
 

@@ -14,6 +14,7 @@ from gradproof.frameworks.torch.contracts import CONTRACTS, Context, Contract, O
 from gradproof.frameworks.torch.contracts.contract import KEPT, broken
 from gradproof.frameworks.torch.examination.budget import Budget
 from gradproof.frameworks.torch.examination.unsupported import all_plain, has_raised
+from gradproof.frameworks.torch.subject.graphs import Way
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 
@@ -22,7 +23,7 @@ def with_contracts(
 ) -> Judgement:
     """Return the judgement of a derivative with the findings and notes of the contracts of its mode."""
     budget = budget or Budget(None, began=0.0)
-    chosen = _chosen(subject, mode, options)
+    chosen = _chosen(subject, mode, options) if subject.graphs.way is not Way.AS_USED else []
     if not chosen or not subject.inputs.size or not subject.outputs.size or _has_no_derivative(found):
         return found
     subject.forget()

@@ -38,7 +38,7 @@ from gradproof.frameworks.torch.introspection.autograd_graph import (
     refusal,
 )
 from gradproof.frameworks.torch.subject.derivatives import Incoming, derivative
-from gradproof.frameworks.torch.subject.graphs import consumes_its_graph
+from gradproof.frameworks.torch.subject.graphs import Way, better_way
 from gradproof.frameworks.torch.subject.numpy_subject import for_the_engine, silence
 from gradproof.frameworks.torch.subject.sizes import units_for
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
@@ -256,10 +256,12 @@ class Examination:
                     found = replace(found, maps=self.budget.explaining("the heat map", draw, ()))
         self.progress.enter(f"contracts, {label}")
         found = with_contracts(units.restored(found), subject, mode, options, seed, self.budget).named(label)
-        doubtful = found.verdict is not Verdict.PASS and mode == "reverse" and not subject.graphs.single_use
-        consumed = partial(consumes_its_graph, subject, seed)
-        if doubtful and self.budget.checking("another graph", consumed, False):
-            return self._judged(subject.with_single_use_graphs(), mode, label)
+        if found.verdict is not Verdict.PASS and mode == "reverse":
+            way = self.budget.checking("another way", partial(better_way, subject, seed), None)
+            if way is not None:
+                again = subject.as_used() if way is Way.AS_USED else subject.with_single_use_graphs()
+                found = self._judged(again, mode, label)
+                return replace(found, notes=(*found.notes, *again.notes))
         if found.verdict is not Verdict.PASS and subject.values_need_a_graph():
             self.notes.append(PATHS)
             return self._judged(subject, mode, label)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -54,6 +55,8 @@ class Call:
     result = "output"  # what the paths of results begin with
     nested = False  # whether the function itself pushes tangents forward
     bypassed: frozenset[int] = frozenset()  # slots that the function ignores, since it uses the caller's own tensors
+    freed: frozenset[int] = frozenset()  # slots whose memory the function frees
+    in_place = False  # whether a module uses its own parameters and buffers, and not the tensors in their slots
 
     def __init__(self, function: Callable[..., Any], inputs: Any) -> None:
         if not callable(function):
@@ -74,7 +77,7 @@ class Call:
 
     def invoke(self, tensors: Sequence[Tensor]) -> Any:
         """Call the function with these tensors in the slots."""
-        supply = iter(tensors)
+        supply = iter([tensor.clone() if k in self.freed else tensor for k, tensor in enumerate(tensors)])
         spread: Any
         if self._flat:
             spread = [next(supply) if isinstance(leaf, Tensor) else leaf for leaf in self._spread]
@@ -83,12 +86,19 @@ class Call:
                 self._spread, lambda leaf: _like(leaf, next(supply)) if isinstance(leaf, Tensor) else leaf
             )
         positional, named = ((), spread) if self._by_name else (spread, {})
-        if self.module is None:
+        if self.module is None or self.in_place:
             return self.function(*positional, **named)
         own = {
             slot.path: tensor for slot, tensor in zip(self.slots[len(self.slots) - self._own :], supply, strict=True)
         }
         return torch.func.functional_call(self.module, own, tuple(positional), named)
+
+    def with_own_parameters(self) -> Call:
+        """Return the same call of a module that is not given other parameters and buffers, but uses its own."""
+        twin = copy.copy(self)
+        own = range(len(self.slots) - self._own, len(self.slots))
+        twin.in_place, twin.bypassed = True, self.bypassed.union(own)
+        return twin
 
     def select(self, wrt: Selector | None) -> list[int]:
         """Return the slots to check: those that `wrt` names, or every differentiable one that requires grad."""

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from gradproof.frameworks.torch.exclusion import PROCESS, Exclusion
-from gradproof.frameworks.torch.internals import close_levels, members_of, open_levels
+from gradproof.frameworks.torch.internals import close_levels, members_of, open_levels, set_version, version_of
 from gradproof.frameworks.torch.introspection.reach import Reach, reach_of
 from gradproof.frameworks.torch.storage import same_numbers
 from gradproof.frameworks.torch.subject.random_state import HeldGenerators
@@ -65,7 +65,7 @@ class CallerState:
         self._members = [(place, dict(place)) for place in places]
         self._tensors: list[_Held] = []
         self._gradients: list[tuple[Tensor, Tensor | None]] = []
-        self._lent: dict[int, tuple[Tensor, Tensor]] = {}
+        self._lent: dict[int, tuple[Tensor, Tensor, int]] = {}
         self._left = COPIED
         for module in reach.modules.values():
             for buffer in module.buffers(recurse=False):
@@ -76,7 +76,7 @@ class CallerState:
 
     def lend(self, tensor: Tensor) -> None:
         """Remember the memory of a tensor that is about to be given other memory."""
-        self._lent.setdefault(id(tensor), (tensor, tensor.detach()))
+        self._lent.setdefault(id(tensor), (tensor, tensor.detach(), version_of(tensor)))
 
     def hold_gradient(self, leaf: Tensor) -> None:
         """Hold the `.grad` of a leaf."""
@@ -92,8 +92,9 @@ class CallerState:
             if list(place) != list(members) or any(place[name] is not member for name, member in members.items()):
                 place.clear()
                 place.update(members)
-        for tensor, memory in self._lent.values():
+        for tensor, memory, version in self._lent.values():
             tensor.data = memory
+            set_version(tensor, version)
         for held in self._tensors:
             held.restore()
         for leaf, gradient in self._gradients:

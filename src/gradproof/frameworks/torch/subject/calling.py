@@ -18,7 +18,7 @@ from gradproof.frameworks.torch import trees
 from gradproof.frameworks.torch.exclusion import PROCESS, Exclusion
 from gradproof.frameworks.torch.internals import dual_level_is_open, is_transformed, version_of
 from gradproof.frameworks.torch.introspection.reach import reach_of
-from gradproof.frameworks.torch.storage import fills_its_storage, is_plain, replica, same_numbers
+from gradproof.frameworks.torch.storage import fills_its_storage, is_freed, is_plain, replica, same_numbers
 from gradproof.frameworks.torch.subject.arguments import Call, Slot, differentiable
 from gradproof.frameworks.torch.subject.caller_state import CallerState
 from gradproof.frameworks.torch.subject.memory import stop_if_memory_ran_out
@@ -121,12 +121,15 @@ class Caller:
             copies[number].requires_grad_()
         with Exclusion([PROCESS]):
             generators = self.state.generators
-            if generators.moved():
+            if not self.written and generators.moved():  # by a backward of another subject
                 generators.restore()
             result = self._first(copies)
             if not self.draws and generators.moved():
                 self.draws, self._after = True, generators.now()
                 generators.restore()
+        if freed := frozenset(k for k, each in enumerate(copies) if is_freed(each)) - self.call.freed:
+            self.call.freed |= freed
+            return self.at_the_point()
         self.written = [not _same(slot.tensor, copy) for slot, copy in zip(self.slots, copies, strict=True)]
         for number in self.call.bypassed:
             copies[number] = self.slots[number].tensor  # which is what the graph leads to
@@ -185,6 +188,25 @@ class Caller:
         if self.call.bypassed:
             raise BypassedError("the graph leads to the caller's own tensors")
         return self._graphed(self._with(leaves, rest))
+
+    @contextmanager
+    def as_used(self, points: Sequence[Tensor]) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
+        """Yield the results of a call with a graph, and its leaves; a backward in this context runs as it does in use.
+
+        Tensors that the function uses directly hold their other values until the context is left.
+        """
+        tensors = self._requiring_grad(self._with(points))
+        own = {number: self.slots[number].tensor for number in self.call.bypassed}
+        leaves = [own.get(number, tensors[number]) for number in self.varied]
+        gradients = [leaf.grad for leaf in leaves]
+        try:
+            with self._lending(tensors):
+                for leaf in leaves:
+                    leaf.requires_grad_().grad = None
+                yield self.results(self._graphed(tensors)), leaves
+        finally:
+            for leaf, gradient in zip(leaves, gradients, strict=True):
+                leaf.grad = gradient
 
     def copies(self) -> list[Tensor]:
         """Return all tensors; those that are not varied as copies, or as views if they are large and not written to."""
@@ -259,13 +281,17 @@ class Caller:
         return tensors
 
     def _with_graph(self, tensors: list[Tensor]) -> Any:
+        return self._graphed(self._requiring_grad(tensors))
+
+    def _requiring_grad(self, tensors: list[Tensor]) -> list[Tensor]:
+        """Return the same numbers as leaves that require grad where the caller's do, or where they are varied."""
         fresh = [tensor if is_dual(tensor) else tensor.detach() for tensor in tensors]
         for tensor, slot in zip(fresh, self.slots, strict=True):
             if slot.tensor.requires_grad and differentiable(tensor):
                 tensor.requires_grad_()
         for number in self.varied:
             fresh[number].requires_grad_()
-        return self._graphed(fresh)
+        return fresh
 
 
 def _copier(tensor: Tensor, *, written: bool) -> Callable[[], Tensor]:

@@ -48,12 +48,18 @@ def bypassed_slots(call: Call, varied: Sequence[int], captured: Sequence[Tensor]
 
 def notes_on(call: Call, strays: Sequence[Tensor], reach: Reach) -> list[str]:
     """Return a note for each captured tensor, and one for the arguments that are bypassed."""
-    paths = [call.slots[number].path for number in sorted(call.bypassed)]
+    paths = [call.slots[number].path for number in sorted(call.bypassed) if not call.in_place]
     bypassing = (
         f"{call.name} uses {', '.join(paths[:8])} directly and not as an argument. The tensors themselves were given "
         "other values during each call, and their own values afterwards."
     )
-    return [*([bypassing] if paths else []), *(_notes_on_strays(call, strays, reach) if strays else [])]
+    freed = ", ".join([call.slots[number].path for number in sorted(call.freed)][:8])
+    freeing = f"{call.name} frees the memory of {freed}: every call was given a copy of its own."
+    return [
+        *([freeing] if freed else []),
+        *([bypassing] if paths else []),
+        *(_notes_on_strays(call, strays, reach) if strays else []),
+    ]
 
 
 def _notes_on_strays(call: Call, strays: Sequence[Tensor], reach: Reach) -> list[str]:

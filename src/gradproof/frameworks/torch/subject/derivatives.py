@@ -30,7 +30,8 @@ class _Derived:
 
     module = None
     result = ""
-    nested = False
+    nested = in_place = False
+    freed: frozenset[int] = frozenset()
 
     def __init__(self, subject: TorchSubject, name: str, factors: Sequence[Tensor]) -> None:
         self.subject, self.function, self.bypassed = subject, subject.call.function, subject.call.bypassed

@@ -1,18 +1,26 @@
-"""The graphs for pullbacks at the point: one that all pullbacks share, or one for each.
+"""How pullbacks are computed: through one graph, through a graph for each, or as a training loop computes them.
 
 The graph at the point is kept for further pullbacks. Some functions do not allow that: their backward overwrites or
 frees what forward saved, or `torch.compile` donated its buffers. Then every pullback calls the function once more.
+
+Some backwards run as they are meant to in `loss.backward()` alone: they evaluate a module again, whose parameters are
+then its own and no substitutes, they accumulate in `.grad` by themselves, or they refuse `torch.autograd.grad`. Then
+the function uses the caller's own parameters, which hold other values meanwhile, and `.grad` is read.
 """
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from gradproof.engine.subject import DerivativeError
 from gradproof.engine.thresholds import CLEARLY
+from gradproof.frameworks.torch.storage import replica, same_numbers
+from gradproof.frameworks.torch.subject.arguments import Call
 from gradproof.frameworks.torch.subject.error_messages import derivative_error
 
 if TYPE_CHECKING:
@@ -22,7 +30,20 @@ SINGLE_USE = (
     "A second backward through the same graph {why}, as where a backward overwrites or frees what forward saved. Every "
     "pullback was given a graph of its own, as in ordinary use."
 )
+ROUNDINGS = 64.0  # units of rounding of the largest entry by which a gradient summed in another order may differ
+AS_USED = (
+    "The gradients are those that loss.backward() leaves in .grad of the parameters themselves: torch.autograd.grad, "
+    "or other tensors in the place of the parameters, raise or give other gradients. Contracts were not tested."
+)
 Graph = tuple[list[Tensor], list[Tensor]]  # results, and the leaves that autograd differentiates them by
+
+
+class Way(enum.Enum):
+    """How pullbacks are computed."""
+
+    SHARED = "through one graph"
+    SINGLE_USE = "through a graph for each"
+    AS_USED = "by loss.backward()"
 
 
 class Graphs:
@@ -30,7 +51,12 @@ class Graphs:
 
     def __init__(self, subject: TorchSubject) -> None:
         self._subject = subject
-        self.single_use = False
+        self.way = Way.SHARED
+
+    @property
+    def single_use(self) -> bool:
+        """Whether every pullback has a graph of its own."""
+        return self.way is not Way.SHARED
 
     def current(self) -> Graph:
         """Return the graph for the next pullback: that of the first call, or a new one if graphs serve only once."""
@@ -44,7 +70,7 @@ class Graphs:
 
     def use_once(self, why: str) -> None:
         """Give every pullback a graph of its own from now on, and say so in the report."""
-        self.single_use = True
+        self.way = Way.SINGLE_USE
         self._subject.remark(SINGLE_USE.format(why=why))
 
     def gradients(self, incoming: Sequence[Tensor]) -> list[Tensor | None]:
@@ -53,6 +79,8 @@ class Graphs:
         If the backward raises on the shared graph but not on a new one, graphs serve only once from now on.
         """
         subject = self._subject
+        if self.way is Way.AS_USED:
+            return self.gradients_as_used([replica(point) for point in subject.points], incoming)
         subject.tally.before_each()
         subject.tally.pullbacks += 1
         try:
@@ -76,6 +104,21 @@ class Graphs:
         self.use_once("is refused or raises")
         return list(found)
 
+    def gradients_as_used(self, points: Sequence[Tensor], incoming: Sequence[Tensor]) -> list[Tensor | None]:
+        """Return what `loss.backward()` leaves in `.grad` of the inputs, at the point or at another."""
+        caller = self._subject.caller
+        self._subject.tally.before_each()
+        self._subject.tally.pullbacks += 1
+        try:
+            with caller.as_used(points) as (results, leaves):
+                if not self._subject.outputs.fits(results):
+                    raise RuntimeError("the outputs have other shapes here")
+                with caller.timed():
+                    torch.autograd.backward(results, incoming)
+                return [leaf.grad for leaf in leaves]
+        except Exception as error:
+            raise derivative_error(error) from error
+
     def gradients_elsewhere(self, graph: Graph, incoming: Sequence[Tensor]) -> list[Tensor | None]:
         """Return the gradients through a graph beside the point, which is not used again."""
         self._subject.tally.pullbacks += 1
@@ -84,6 +127,32 @@ class Graphs:
                 return list(torch.autograd.grad(*graph, incoming, allow_unused=True))
         except Exception as error:
             raise derivative_error(error) from error
+
+
+def better_way(subject: TorchSubject, seed: int) -> Way | None:
+    """Return the way of computing pullbacks that gives another gradient than the present one, and is nearer to use."""
+    if subject.graphs.way is Way.SHARED and consumes_its_graph(subject, seed):
+        return Way.SINGLE_USE
+    can_be_used = isinstance(subject.call, Call) and subject.graphs.way is not Way.AS_USED
+    return Way.AS_USED if can_be_used and _differs_in_use(subject, seed) else None
+
+
+def _differs_in_use(subject: TorchSubject, seed: int) -> bool:
+    """Return True if `loss.backward()` repeats a gradient that the check's pullback contradicts, or cannot compute."""
+    cotangent = subject.cotangent(seed)
+    try:
+        used = subject.as_used()
+        if used.outputs.labels != subject.outputs.labels or not same_numbers(used.centre, subject.centre):
+            return False  # another function than before
+        one, other = (used.pullback(cotangent).clone() for _ in range(2))
+    except Exception:
+        return False
+    try:
+        apart = (subject.pullback(cotangent) - one).abs().max()
+    except DerivativeError:
+        return True
+    noise = max(float((one - other).abs().max()), ROUNDINGS * subject.numbers.precision * float(one.abs().max()))
+    return bool(apart > CLEARLY * noise)
 
 
 def consumes_its_graph(subject: TorchSubject, seed: int) -> bool:

@@ -16,7 +16,7 @@ from gradproof.errors import InputError, NothingToDifferentiateError
 from gradproof.frameworks.torch import trees
 from gradproof.frameworks.torch.charts import Semantics, chart_of, refuse_malformed, refuse_unreadable
 from gradproof.frameworks.torch.internals import version_of
-from gradproof.frameworks.torch.introspection.autograd_graph import lone_function
+from gradproof.frameworks.torch.introspection.autograd_graph import custom_functions, lone_function
 from gradproof.frameworks.torch.storage import is_plain, memory_of, refilled, replica, same_numbers
 from gradproof.frameworks.torch.subject.arguments import Call, Selector, Slot, differentiable
 from gradproof.frameworks.torch.subject.batching import Batches
@@ -25,7 +25,7 @@ from gradproof.frameworks.torch.subject.calling import LARGE, Caller, Tally
 from gradproof.frameworks.torch.subject.captured_tensors import bypassed_slots, captured_tensors, notes_on
 from gradproof.frameworks.torch.subject.dual_numbers import push
 from gradproof.frameworks.torch.subject.error_messages import derivative_error, dtypes, kind_of, shapes
-from gradproof.frameworks.torch.subject.graphs import Graph, Graphs
+from gradproof.frameworks.torch.subject.graphs import AS_USED, Graph, Graphs, Way
 from gradproof.frameworks.torch.subject.output_space import observed_space
 from gradproof.frameworks.torch.subject.perturbed_evaluation import PerturbedEvaluation
 from gradproof.frameworks.torch.subject.sizes import ORDINARY, sizes_of
@@ -134,8 +134,8 @@ class TorchSubject:
         self.lone = lone_function(self.results)
         self.outputs, self.centre, remarks = observed_space(self)
         self._notes += remarks
-        if self.outputs.size < LARGE:
-            self.centre = self.centre.clone()  # whatever the function does to its memory
+        if self.outputs.size < LARGE or custom_functions(self.results):
+            self.centre = self.centre.clone()  # whatever the function or its backward does to its memory
         self.scale, self._size = sizes_of(self.centre)
         tiny = max(self.inputs.tiny, self.outputs.tiny)
         self.numbers = Numbers(
@@ -218,6 +218,9 @@ class TorchSubject:
             return self._pulled_back(cotangent)
         leaves = self._moved(at)
         try:
+            if self.graphs.way is Way.AS_USED:
+                gradients = self.graphs.gradients_as_used(leaves, self._incoming(cotangent))
+                return self.inputs.coordinates(gradients)
             results = self.caller.results(self.caller.differentiably([leaf.requires_grad_() for leaf in leaves]))
             if self.outputs.fits(results):
                 return self._pulled_back(cotangent, (results, leaves))
@@ -328,9 +331,7 @@ class TorchSubject:
     def _pulled_back(self, cotangent: Tensor, elsewhere: Graph | None = None) -> Tensor:
         if self.detached:
             return torch.zeros(self.inputs.size, dtype=torch.float64, device=self.inputs.device)
-        incoming = self.outputs.tensors(cotangent)
-        if self.outputs.size < LARGE:
-            incoming = [piece.clone() if is_plain(piece) else refilled(piece) for piece in incoming]
+        incoming = self._incoming(cotangent)
         version = version_of(cotangent)
         graphs = self.graphs
         gradients = graphs.gradients(incoming) if elsewhere is None else graphs.gradients_elsewhere(elsewhere, incoming)
@@ -339,6 +340,22 @@ class TorchSubject:
                 "RuntimeError: the backward writes to its incoming gradient, which other nodes of the graph still read"
             )
         return self.inputs.coordinates(gradients)
+
+    def _incoming(self, cotangent: Tensor) -> list[Tensor]:
+        """Return the incoming gradients, as copies unless they are large."""
+        incoming = self.outputs.tensors(cotangent)
+        if self.outputs.size >= LARGE:
+            return incoming
+        return [piece.clone() if is_plain(piece) else refilled(piece) for piece in incoming]
+
+    def as_used(self) -> TorchSubject:
+        """Return the same function at the same point, differentiated by `loss.backward()` on its own parameters."""
+        call, state = self.call.with_own_parameters(), self.caller.state
+        anew = TorchSubject(call, self.varied, self.slots, self.tally, self.semantics, state)
+        anew.graphs.way = Way.AS_USED
+        anew.refused.add("gradients")
+        anew.remark(AS_USED)
+        return anew
 
     def with_single_use_graphs(self) -> TorchSubject:
         """Return the same function at the same point, with a graph of its own for every pullback."""

@@ -27,7 +27,7 @@ def widened(subject: TorchSubject) -> TorchSubject | None:
         return None
     try:
         wide = TorchSubject(subject.call, subject.varied, slots, subject.tally, subject.semantics, subject.caller.state)
-        wide.graphs.single_use = subject.graphs.single_use
+        wide.graphs.way = subject.graphs.way
     except (Exception, MemoryExhaustedError) as error:
         subject.remark(OWN.format(why=f"it raises there ({describe(error)})"))
         return None
