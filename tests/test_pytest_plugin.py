@@ -1,6 +1,7 @@
 """The pytest plugin, in test runs of its own, with and without pytest-xdist."""
 
 import json
+import re
 import sys
 
 import pytest
@@ -201,6 +202,147 @@ def test_the_seed_of_the_command_line_reaches_every_check(run):
 
     run(suite, "--gradproof-seed=77").assert_outcomes(passed=1)
     run(suite).assert_outcomes(failed=1)
+
+
+def test_the_configuration_file_gives_options_too(run, pytester):
+    pytester.makeini("[pytest]\ngradproof_coverage = full\ngradproof_seed = 77\ngradproof_report = out.json\n")
+    suite = f"""{FUNCTIONS}
+def test_it(gradproof):
+    report = gradproof(torch.sin, x)
+    assert (report.subject.coverage, report.seed) == ("full", 77)
+"""
+    run(suite).assert_outcomes(passed=1)
+    assert len(reports_in(pytester)) == 1
+
+
+@pytest.mark.parametrize("line", ["gradproof_coverage = ful", "gradproof_seed = soon", "gradproof_report = out.txt"])
+def test_a_configuration_that_means_nothing_is_refused(run, pytester, line):
+    pytester.makeini(f"[pytest]\n{line}\n")
+    result = run(SUITE, process=True)
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [("covrage='full'", "*no option covrage=. Did you mean coverage=[?]*"), ("xyz=1", "*There are: atol*")],
+)
+def test_a_misspelt_option_of_a_marker_is_explained(run, option, said):
+    suite = f"{FUNCTIONS}\nimport pytest\n@pytest.mark.gradproof({option})\ndef test_it():\n    pass\n"
+    result = run(suite)
+
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([said])
+
+
+def test_hypothesis_accepts_the_fixture(run):
+    suite = f"""{FUNCTIONS}
+import pytest
+from hypothesis import given, settings, strategies as st
+
+@pytest.mark.gradproof(coverage="full")
+@settings(max_examples=3, database=None)
+@given(st.floats(0.5, 2))
+def test_it(gradproof, factor):
+    assert gradproof(lambda x: factor * x.sin(), x).subject.coverage == "full"
+"""
+    run(suite).assert_outcomes(passed=1)
+
+
+# ── seeds ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+SEEDS = f"""
+{FUNCTIONS}
+import gradproof as library
+
+def test_one(gradproof):
+    print("\\nseed", gradproof(torch.sin, x).seed)
+
+def test_other():
+    print("\\nseed", library.check(torch.sin, x).seed)
+"""
+
+
+def seeds_of(result):
+    return [int(line.split()[1]) for line in result.outlines if line.startswith("seed ")]
+
+
+def test_a_test_has_a_seed_of_its_own_that_is_the_same_in_every_run(run):
+    first, second = (seeds_of(run(SEEDS, "-s", "-v", "--no-header", "-rN")) for _ in range(2))
+
+    assert first == second
+    assert len(set(first)) == 2
+
+
+def test_a_failing_seed_is_kept_until_the_test_passes(pytester):
+    pytester.makepyfile(
+        test_suite=f"""
+{FUNCTIONS}
+import os
+
+def test_it(gradproof):
+    print("\\nseed", gradproof(Half.apply if "WRONG" in os.environ else torch.sin, x).seed)
+"""
+    )
+
+    def run(*options):
+        return pytester.runpytest_inprocess("-s", *options)
+
+    (usual,) = seeds_of(run())
+    pytester._monkeypatch.setenv("WRONG", "1")
+    run("--gradproof-seed=77").assert_outcomes(failed=1)
+    pytester._monkeypatch.delenv("WRONG")
+
+    assert seeds_of(run("--gradproof-seed=5")) == [5]
+    assert seeds_of(run()) == [usual]  # since it has passed
+    pytester._monkeypatch.setenv("WRONG", "1")
+    run("--gradproof-seed=77").assert_outcomes(failed=1)
+    pytester._monkeypatch.delenv("WRONG")
+    assert seeds_of(run()) == [77]
+    assert seeds_of(run()) == [usual]
+
+
+# ── summaries ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("style", ["auto", "long", "line", "native"])
+def test_the_summary_of_a_failure_is_its_diagnosis_and_its_place(run, style):
+    result = run(SUITE, f"--tb={style}")
+
+    if style == "native":  # pytest keeps no summary of it
+        return
+    result.stdout.re_match_lines(
+        [r"FAILED test_suite.py::test_wrong - GradientError: FAIL  Half: The gradient .* ½ .* \(test_suite\.py:\d+\)"]
+    )
+
+
+def test_junit_has_the_diagnosis(run, pytester):
+    run(SUITE, "--junit-xml=out.xml")
+
+    assert (
+        'message="GradientError: FAIL  Half: The gradient with respect to x is ½'
+        in (pytester.path / "out.xml").read_text()
+    )
+
+
+@pytest.mark.parametrize("workers", [0, 2], ids=["alone", "under xdist"])
+def test_on_github_a_failure_is_an_annotation_of_the_backward(run, pytester, monkeypatch, workers):
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    result = run(SUITE, *(["-n", str(workers)] if workers else []), process=workers > 0)
+    source = (pytester.path / "test_suite.py").read_text().splitlines()
+
+    (line,) = (line for line in result.outlines if line.startswith("::error"))
+    file, number = re.match(
+        r"::error file=(\S+?),line=(\d+),title=gradproof%3A Half::The gradient .* ½", line
+    ).groups()
+    assert file == "test_suite.py"
+    assert source[int(number) - 1].strip().startswith("def backward")
+
+
+def test_elsewhere_there_are_no_annotations(run, monkeypatch):
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+
+    assert "::error" not in run(SUITE).stdout.str()
 
 
 def test_a_marker_takes_no_positions(run):

@@ -50,7 +50,7 @@ import gradproof
 import torch
 from gradproof.pytest_plugin import Checker
 
-x, checker = torch.ones(3), Checker({})
+x, checker = torch.ones(3), Checker(dict)
 gradproof.chek(torch.sin, x)
 gradproof.check(torch.sin, x, coverge="full")
 gradproof.check(torch.sin, x, coverage="ful")

@@ -6,6 +6,7 @@ torch is imported by the first check, and whatever renders by the first report.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,9 @@ from gradproof._check import check
 from gradproof._compare import CompareOptions, compare
 from gradproof._examine import session
 from gradproof._options import CheckOptions
+from gradproof._pytest.failures import annotation, line_of
+from gradproof._pytest.options import chosen, chosen_coverage, chosen_seed, options_of
+from gradproof._pytest.seeds import Seeds
 from gradproof._report import GradientError, Report, reports_from_json, reports_to_html, reports_to_json
 from gradproof.report.files import destination, write_whole
 
@@ -35,6 +39,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=["probe", "full"],
         help="what the gradproof fixture covers: random directions, or every entry",
     )
+    parser.addini("gradproof_report", "where all checks of the run are written: FILE.html or FILE.json")
+    parser.addini("gradproof_seed", "the seed of every direction; by default one for each test, made from its name")
+    parser.addini("gradproof_coverage", "what the gradproof fixture covers: probe or full")
     parser.addini(
         "gradproof_replace_gradcheck",
         "replace torch.autograd.gradcheck and gradgradcheck by gradproof's for the whole run",
@@ -57,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _destination(config: pytest.Config) -> Path | None:
     """Return where the report of the run goes; refuse what cannot be written before any test runs."""
-    file = config.getoption("gradproof_report")
+    file = chosen(config, "report")
     if file is None:
         return None
     if Path(file).suffix not in (".html", ".json"):
@@ -71,9 +78,13 @@ def _destination(config: pytest.Config) -> Path | None:
 class Checker:
     """The `gradproof` fixture: call it to assert that gradients are right, or `check` to look at a report."""
 
-    def __init__(self, options: dict[str, Any]) -> None:
-        self.options = options
-        """Defaults of the options, from the test's markers and from the command line."""
+    def __init__(self, options: Callable[[], dict[str, Any]]) -> None:
+        self._options = options
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Defaults of the options, from the markers of the test that runs and from the command line."""
+        return self._options()
 
     def __call__(self, func: Callable[..., Any], inputs: Any, **options: Unpack[CheckOptions]) -> Report:
         """Fail the test unless the gradients are verified. The options are those of `gradproof.check`."""
@@ -103,18 +114,15 @@ class Checker:
         return report
 
 
-@pytest.fixture(name="gradproof")
-def gradproof_fixture(request: pytest.FixtureRequest) -> Checker:
-    """Verify gradients: `gradproof(function, inputs)` fails the test where they are wrong."""
-    options: dict[str, Any] = {}
-    for marker in reversed(list(request.node.iter_markers("gradproof"))):  # the closest comes last, and wins
-        if marker.args:
-            raise pytest.UsageError("@pytest.mark.gradproof takes options by name, such as coverage='full'.")
-        options |= marker.kwargs
-    for name in ("coverage", "seed"):
-        if (given := request.config.getoption(f"gradproof_{name}")) is not None:
-            options[name] = given
-    return Checker(options)
+@pytest.fixture(name="gradproof", scope="session")
+def gradproof_fixture(pytestconfig: pytest.Config) -> Checker:
+    """Verify gradients: `gradproof(function, inputs)` fails the test where they are wrong.
+
+    There is one for the whole run, which looks up the options of the test that runs: so Hypothesis accepts it.
+    """
+    recorder = pytestconfig.pluginmanager.get_plugin("gradproof-recorder")
+    assert isinstance(recorder, Recorder)
+    return Checker(recorder.options)
 
 
 @dataclass(slots=True)
@@ -125,6 +133,7 @@ class Tally:
     weakest: float = 0.0
     where: str = ""
     texts: list[str] = field(default_factory=list)
+    annotations: list[str] = field(default_factory=list)
 
     def add(self, phase: dict[str, Any]) -> None:
         """Count the checks of one phase of a test."""
@@ -134,6 +143,8 @@ class Tally:
                 self.weakest, self.where = resolution, origin
         if phase["json"]:
             self.texts.append(phase["json"])
+        if "annotation" in phase:
+            self.annotations.append(phase["annotation"])
 
     def line(self) -> str:
         """Return a summary of the run's checks in one line."""
@@ -153,15 +164,21 @@ class Recorder:
 
     def __init__(self, config: pytest.Config, file: Path | None) -> None:
         self.config, self.file, self.tally = config, file, Tally()
+        self.seeds, self.coverage = Seeds(config, chosen_seed(config)), chosen_coverage(config)
         self.unwritten = ""  # why the report could not be written
         self.recorded: list[Report] = []
-        self.test = ""
+        self.item: pytest.Item | None = None
         self.outer = session.seed, session.listeners
-        session.seed, session.listeners = config.getoption("gradproof_seed"), [self.record]
+        session.seed, session.listeners = self.seeds.given, [self.record]
+
+    def options(self) -> dict[str, Any]:
+        """Return the defaults of the checks of the test that runs."""
+        given = {"coverage": self.coverage, "seed": self.seeds.given}
+        return options_of(self.item) | {name: value for name, value in given.items() if value is not None}
 
     def record(self, report: Report) -> None:
         """Record a check, with the test that made it."""
-        self.recorded.append(replace(report, origin=self.test))
+        self.recorded.append(replace(report, origin=self.item.nodeid if self.item else ""))
 
     def pytest_unconfigure(self) -> None:
         """Restore the session's seed and listeners."""
@@ -169,40 +186,55 @@ class Recorder:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        """Keep the name of the test that is running."""
-        self.test = item.nodeid
+        """Keep the test that is running, whose seed its checks use."""
+        self.item, session.seed = item, self.seeds.of(item.nodeid)
         try:
             return (yield)
         finally:
-            self.test = ""
+            self.item, session.seed = None, self.seeds.given
+
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Refuse markers that say nothing."""
+        options_of(item)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
         """Attach the checks to the test's report; for a wrong gradient, show the findings without our own frames."""
         report: Any = yield
         usual = self.config.getoption("tbstyle") in ("auto", "long", "short")
-        if usual and call.excinfo is not None and report.failed and _is_ours(call.excinfo.value):
-            report.longrepr = _findings(item, call.excinfo)
+        failed = None
+        if call.excinfo is not None and report.failed and _is_ours(call.excinfo.value):
+            report.longrepr = _findings(item, call.excinfo) if usual else report.longrepr
+            failed = next((each for each in reversed(self.recorded) if not each.passed), None)
+            if failed is not None and (crash := getattr(report.longrepr, "reprcrash", None)) is not None:
+                crash.message = f"{call.excinfo.typename}: {line_of(failed)}"
         if self.recorded:
-            report.gradproof = self._recorded()
+            report.gradproof = self._recorded(failed, item)
             self.recorded.clear()
         return report  # type: ignore[no-any-return]  # what a wrapper returns is the hook's result
 
-    def _recorded(self) -> dict[str, Any]:
+    def _recorded(self, failed: Report | None, item: pytest.Item) -> dict[str, Any]:
         """Return the checks as numbers and text, which pytest-xdist sends between processes."""
         checks = [(each.verdict.value, _finite(each.resolution.relative), each.origin) for each in self.recorded]
-        if self.file is None:
-            return {"checks": checks, "json": ""}
-        return {"checks": checks, "json": reports_to_json(self.recorded)}
+        found: dict[str, Any] = {"checks": checks, "json": reports_to_json(self.recorded) if self.file else ""}
+        if failed is not None:
+            file, line, _ = item.location
+            found["failed_seed"] = failed.seed
+            found["annotation"] = str(annotation(failed, (file, (line or 0) + 1)))
+        return found
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Count the checks of a test, in the process that sums up."""
         if hasattr(report, "gradproof"):
             self.tally.add(report.gradproof)
+        self.seeds.settle(report)
 
     def pytest_sessionfinish(self) -> None:
         """Write the report, unless this process is a worker of pytest-xdist; a full disk costs nothing else."""
-        if self.file is None or hasattr(self.config, "workerinput"):
+        if hasattr(self.config, "workerinput"):
+            return
+        self.seeds.save()
+        if self.file is None:
             return
         reports = [report for text in self.tally.texts for report in reports_from_json(text)]
         if self.file.suffix == ".json":
@@ -218,6 +250,9 @@ class Recorder:
         """Print the summary, and where the report is."""
         if self.tally.verdicts:
             terminalreporter.write_line(self.tally.line())
+        if os.environ.get("GITHUB_ACTIONS") == "true":
+            for each in self.tally.annotations:
+                terminalreporter.write_line(each)
         if self.unwritten:
             terminalreporter.write_line(f"gradproof: {self.file} could not be written: {self.unwritten}", red=True)
         elif self.file is not None:

@@ -1,0 +1,1 @@
+"""What the pytest plugin consists of: options of a test, its seed, and annotations for continuous integration."""
