@@ -332,9 +332,7 @@ def test_on_github_a_failure_is_an_annotation_of_the_backward(run, pytester, mon
     source = (pytester.path / "test_suite.py").read_text().splitlines()
 
     (line,) = (line for line in result.outlines if line.startswith("::error"))
-    file, number = re.match(
-        r"::error file=(\S+?),line=(\d+),title=gradproof%3A Half::The gradient .* ½", line
-    ).groups()
+    file, number = re.match(r"::error file=(\S+?),line=(\d+),title=gradproof%3A Half::The gradient .* ½", line).groups()
     assert file == "test_suite.py"
     assert source[int(number) - 1].strip().startswith("def backward")
 

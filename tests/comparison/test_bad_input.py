@@ -57,7 +57,9 @@ def test_different_dtypes_of_outputs_are_named():
     def reference(x):
         return (x * 2).to(torch.complex128)
 
-    with pytest.raises(InputError, match=r"has shape \[3, 4\] and torch.float32, and of .*reference .* torch.complex128"):
+    with pytest.raises(
+        InputError, match=r"has shape \[3, 4\] and torch.float32, and of .*reference .* torch.complex128"
+    ):
         compare(lambda x: x * 2, reference, x())
 
 

@@ -6,6 +6,7 @@ from gradproof.sparse.autograd.attention import attention
 from gradproof.sparse.autograd.conversions import convert, mask, repack, unpack
 from gradproof.sparse.autograd.products import matmul, sampled_matmul
 from gradproof.sparse.autograd.reductions import column_sums, multiply, row_softmax, row_sums
+from gradproof.sparse.autograd.solve import solve
 from gradproof.sparse.nn.graph_attention import GraphAttention
 from gradproof.sparse.nn.graph_convolution import GraphConvolution
 from gradproof.sparse.nn.initialization import fan_in, scaled_by_fan_in_
@@ -42,6 +43,7 @@ __all__ = [
     "sampled_matmul",
     "scaled_by_fan_in_",
     "select",
+    "solve",
     "unpack",
     "values_parameter",
 ]
