@@ -7,6 +7,7 @@ from gradproof.sparse.autograd.conversions import convert, mask, repack, unpack
 from gradproof.sparse.autograd.products import matmul, sampled_matmul
 from gradproof.sparse.autograd.reductions import column_sums, multiply, row_softmax, row_sums
 from gradproof.sparse.autograd.solve import solve
+from gradproof.sparse.nn.dynamic import change_pattern_, drop_and_grow_, full_gradient, prune_
 from gradproof.sparse.nn.graph_attention import GraphAttention
 from gradproof.sparse.nn.graph_convolution import GraphConvolution
 from gradproof.sparse.nn.initialization import fan_in, scaled_by_fan_in_
@@ -26,17 +27,21 @@ __all__ = [
     "apply_gradient_",
     "attention",
     "block_diagonal",
+    "change_pattern_",
     "clip_grad_norm_",
     "clip_grad_value_",
     "column_sums",
     "concatenate",
     "convert",
+    "drop_and_grow_",
     "fan_in",
+    "full_gradient",
     "mask",
     "matmul",
     "merged",
     "multiply",
     "optimizer",
+    "prune_",
     "repack",
     "row_softmax",
     "row_sums",

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.sparse import SparseSemiStructuredTensor
 
 from gradproof.errors import InputError
 from gradproof.sparse.autograd import sparse_products
@@ -121,19 +122,27 @@ class SparseLinear(PatternModule):
     ) -> SparseLinear:
         """Build a layer with the weights of an `nn.Linear` at a pattern, or with the largest ones, up to a density.
 
+        Without either it is what `torch.nn.utils.prune` has kept, or a semi-structured (2:4) weight stores.
+
         >>> import torch
         >>> layer = SparseLinear.from_linear(torch.nn.Linear(8, 4), density=0.25)
         >>> layer.weight_values.numel()
         8
         """
-        if (pattern is None) == (density is None):
-            raise InputError("Give from_linear a pattern, or a density to prune to: one of the two.")
         if not isinstance(linear, nn.Linear):
             raise InputError(f"A {type(linear).__name__} is no nn.Linear, whose weights are one matrix. Pass one.")
         weight = linear.weight.detach()
-        if pattern is None:
-            assert density is not None
+        kept = getattr(linear, "weight_mask", None)  # the buffer of torch.nn.utils.prune
+        if isinstance(weight, SparseSemiStructuredTensor):
+            weight = weight.to_dense()  # type: ignore[no-untyped-call]  # torch's own
+            kept = weight if kept is None else kept
+        if (pattern is not None and density is not None) or (pattern is None and density is None and kept is None):
+            raise InputError("Give from_linear a pattern, or a density to prune to: one of the two.")
+        if density is not None:
             pattern = largest(weight, density)
+        elif pattern is None:
+            assert kept is not None
+            pattern = Pattern.from_mask(kept != 0)
         layer = cls(
             linear.in_features,
             linear.out_features,
