@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property
 
 from gradproof.engine.explanations.conditioning import product, random_operand, scatter
 from gradproof.engine.findings import raised
@@ -22,7 +22,19 @@ from gradproof.engine.options import Probing
 from gradproof.engine.results import Entry, Finding, Obstacle, Reason, Resolution, Verdict
 from gradproof.engine.second_opinion import seconded
 from gradproof.engine.subject import Array, DerivativeError, Frame, Step, Subject
-from gradproof.engine.thresholds import ALIKE, CLEARLY, COARSEST, FEW, GROSS, ROUNDINGS, SLIGHT, TRACE, UNRESOLVED
+from gradproof.engine.thresholds import (
+    ALIKE,
+    CALLS,
+    CLEARLY,
+    COARSEST,
+    FEW,
+    GROSS,
+    HANDFUL,
+    ROUNDINGS,
+    SLIGHT,
+    TRACE,
+    UNRESOLVED,
+)
 from gradproof.engine.verdict import Judgement
 from gradproof.engine.views import rule_of
 
@@ -34,18 +46,51 @@ INEXACT = Obstacle(
 HIDDEN = "In double precision the gradient is off by {error:.1g} of an entry; rounding in this precision hides that."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class _Comparison:
-    """A derivative in low precision beside the one in double precision, entry by entry.
+    """A derivative in low precision beside the one in double precision, entry by entry, for one operand.
 
-    `allowed` is the difference that rounding alone explains, `scattered` the measured effect of rounding.
+    `allowed` is the difference that rounding alone explains.
     """
 
     subject: Subject
+    operand: Array
     claimed: Array
     truth: Array
     allowed: Array
-    scattered: Array
+    seed: int
+
+    @cached_property
+    def gap(self) -> Array:
+        """The distance of each entry from its value in double precision; infinite where it is NaN in this one alone."""
+        xp = self.subject.arrays
+        return xp.where(xp.isnan(self.claimed) & xp.isfinite(self.truth), math.inf, abs(self.claimed - self.truth))
+
+    @cached_property
+    def wrong(self) -> Array:
+        """Flags of the entries that differ by more than is allowed."""
+        return ~(self.gap <= self.allowed)
+
+    @cached_property
+    def scattered(self) -> Array:
+        """The measured effect of rounding on each entry."""
+        return scatter(self.subject, self.operand, self.claimed, self.seed + 2 + FEW)
+
+    @cached_property
+    def material(self) -> Array:
+        """Flags of the entries that differ by more than rounding does, and by more than a hundredth of the largest."""
+        by_rounding = self.gap <= self.allowed + ROUNDINGS * self.scattered
+        return ~by_rounding & ~(self.gap <= SLIGHT * float(abs(self.truth).max()))
+
+    @cached_property
+    def gross(self) -> Array:
+        """Flags of the entries that differ by many times what rounding does; lone entries need not be so many."""
+        lone = int(self.wrong.sum()) <= COARSEST * self.gap.shape[0]
+        return (
+            self.material
+            & (self.gap > (CLEARLY if lone else GROSS) * self.allowed)
+            & (self.gap > GROSS * self.scattered)
+        )
 
 
 def judge_rounded(
@@ -82,8 +127,7 @@ def _by_double_precision(
         judgement = replace(judgement, notes=(*judgement.notes, note))
     if judgement.verdict is not Verdict.PASS or not wide.inputs.size or not wide.outputs.size:
         return judgement
-    frame = subject.outputs if subject.mode == "reverse" else subject.inputs
-    operand = frame.rounded(random_operand(wide, seed))
+    operand = _operand(subject, wide, seed)
     try:
         claimed = product(subject, operand)
     except DerivativeError as error:
@@ -93,19 +137,28 @@ def _by_double_precision(
         truth = product(wide, operand)
     except DerivativeError as error:
         return replace(judgement, findings=(raised(wide, error),))
+    comparison = _compared(subject, wide, operand, claimed, truth, seed, options)
+    if bool(comparison.wrong.any()):
+        return _contested(comparison, judgement, wide, options)
+    judgement = replace(judgement, resolution=_resolution(comparison, comparison.allowed, judgement))
+    return judgement if options.rtol or options.atol else _if_meaningful(judgement)
+
+
+def _operand(subject: Subject, wide: Subject, seed: int) -> Array:
+    """Draw an operand that low precision can hold."""
+    frame = subject.outputs if subject.mode == "reverse" else subject.inputs
+    return frame.rounded(random_operand(wide, seed))
+
+
+def _compared(
+    subject: Subject, wide: Subject, operand: Array, claimed: Array, truth: Array, seed: int, options: Probing
+) -> _Comparison:
+    """Compare the products of both precisions with one operand. An intermediate infinity may become NaN."""
     accepted = options.along(subject, operand)
     allowed = _allowed(subject, wide, operand, truth, seed) + accepted.atol + accepted.rtol * abs(truth)
-    # an intermediate infinity may become NaN
     overflow = ~subject.arrays.isfinite(claimed) & (abs(truth) + allowed > 0.5 * subject.numbers.largest)
     claimed = subject.arrays.where(overflow, truth, claimed)
-    wrong = ~(abs(claimed - truth) <= allowed)
-    if bool(wrong.any()):
-        scattered = scatter(subject, operand, claimed, seed + 2 + FEW)
-        comparison = _Comparison(subject=subject, claimed=claimed, truth=truth, allowed=allowed, scattered=scattered)
-        natively = partial(judge, subject, probes=1, seed=seed, options=options)
-        return _contested(comparison, judgement, natively)
-    judgement = replace(judgement, resolution=_resolution(subject, allowed, truth, judgement))
-    return judgement if options.rtol or options.atol else _if_meaningful(judgement)
+    return _Comparison(subject=subject, operand=operand, claimed=claimed, truth=truth, allowed=allowed, seed=seed)
 
 
 def _raised_here(subject: Subject, error: DerivativeError) -> Finding:
@@ -167,32 +220,50 @@ def _allowed(subject: Subject, wide: Subject, operand: Array, truth: Array, seed
     return ROUNDINGS * (unit * (size + natural if vanishing else size) + moved + lost)
 
 
-def _contested(comparison: _Comparison, judgement: Judgement, natively: Callable[[], Judgement]) -> Judgement:
+def _contested(comparison: _Comparison, judgement: Judgement, wide: Subject, options: Probing) -> Judgement:
     """Judge a gradient that differs from that in double precision by more than rounding usually explains.
 
     It is wrong if the difference does not look like rounding, or if the function's values in its own precision clearly
     contradict it too. Otherwise the function is ill-conditioned: an error of this size cannot be told from rounding.
 
-    `natively` judges by those values. That may take thousands of derivatives where the function has many kinks, and is
-    done only if the verdict depends on it.
+    The values are judged last, and only if the verdict depends on them. That may take thousands of derivatives where
+    the function has many kinks.
     """
-    subject, xp, scattered = comparison.subject, comparison.subject.arrays, comparison.scattered
-    claimed, truth, allowed = comparison.claimed, comparison.truth, comparison.allowed
-    gap = abs(claimed - truth)
-    gap = xp.where(xp.isnan(claimed) & xp.isfinite(truth), math.inf, gap)
-    material = ~(gap <= allowed + ROUNDINGS * scattered) & ~(gap <= SLIGHT * float(abs(truth).max()))
-    lone = int((~(gap <= allowed)).sum()) <= COARSEST * gap.shape[0]
-    gross = bool((material & (gap > (CLEARLY if lone else GROSS) * allowed) & (gap > GROSS * scattered)).any())
-    if bool(material.any()) and (gross or _off_by_a_factor(claimed, truth) or _clearly(natively())):
-        resolution = _resolution(subject, allowed, truth, judgement)
+    subject, xp = comparison.subject, comparison.subject.arrays
+    if bool(comparison.material.any()) and (
+        _is_grossly_wrong(comparison, wide, options)
+        or _off_by_a_factor(comparison.claimed, comparison.truth)
+        or _clearly(judge(subject, probes=1, seed=comparison.seed, options=options))
+    ):
+        resolution = _resolution(comparison, comparison.allowed, judgement)
         return replace(judgement, findings=(_finding(comparison),), resolution=resolution)
-    worst = _frame(subject).locate(int(xp.argmax(gap)))
+    worst = _frame(subject).locate(int(xp.argmax(comparison.gap)))
     note = (
-        f"In this precision the gradient differs from the one in double precision by up to {float(gap.max()):.2g} "
-        f"(at {worst}): more than rounding usually explains, but too little to be told from it."
+        f"In this precision the gradient differs from the one in double precision by up to "
+        f"{float(comparison.gap.max()):.2g} (at {worst}): more than rounding usually explains, but too little to be "
+        "told from it."
     )
-    resolution = _resolution(subject, xp.maximum(gap, allowed), truth, judgement)
+    resolution = _resolution(comparison, xp.maximum(comparison.gap, comparison.allowed), judgement)
     return _if_meaningful(replace(judgement, resolution=resolution, notes=(*judgement.notes, note)))
+
+
+def _is_grossly_wrong(comparison: _Comparison, wide: Subject, options: Probing) -> bool:
+    """Return True if entries are grossly wrong for this operand, and wrong for another one.
+
+    Both bounds on rounding come from a few samples. Among millions of entries some have bounds that are too small for
+    one operand. The same entry hardly has them for two, while a wrong rule is wrong for both, unless it claims a small
+    number by chance; a third operand covers that.
+    """
+    subject, seed = comparison.subject, comparison.seed
+    if not bool(comparison.gross.any()):
+        return False
+    for again in (seed + HANDFUL, seed + 2 * HANDFUL):
+        operand = _operand(subject, wide, again)
+        claimed, truth = product(subject, operand), product(wide, operand)
+        other = _compared(subject, wide, operand, claimed, truth, again, options)
+        if bool((comparison.gross & other.material).any()):
+            return True
+    return False
 
 
 def _if_meaningful(judgement: Judgement) -> Judgement:
@@ -219,32 +290,35 @@ def _clearly(native: Judgement) -> bool:
     return any(not gap <= CLEARLY for gap in gaps)
 
 
-def _resolution(subject: Subject, allowed: Array, truth: Array, judgement: Judgement) -> Resolution:
+def _resolution(comparison: _Comparison, hidden: Array, judgement: Judgement) -> Resolution:
     """Return the larger of two errors: the largest that rounding hides, and the resolution in double precision."""
-    xp, size = subject.arrays, float(abs(truth).max())
-    widest = max(float(xp.where(xp.isfinite(allowed), allowed, 0.0).max()), judgement.resolution.absolute)
+    xp, size = comparison.subject.arrays, float(abs(comparison.truth).max())
+    widest = max(float(xp.where(xp.isfinite(hidden), hidden, 0.0).max()), judgement.resolution.absolute)
     return Resolution.of(widest, size)
 
 
 def _finding(comparison: _Comparison) -> Finding:
-    subject, xp = comparison.subject, comparison.subject.arrays
-    claimed, truth, allowed = comparison.claimed, comparison.truth, comparison.allowed
+    """Describe the entries that are wrong in this precision, the worst first."""
+    subject = comparison.subject
     what = "gradient with respect to" if subject.mode == "reverse" else "tangent of"
-    wrong = ~(abs(claimed - truth) <= allowed)
-    count = int(wrong.sum())
-    ranked = sorted((int(k) for k in xp.where(wrong)[0][:1000]), key=lambda k: -float(abs(claimed[k] - truth[k])))
-    argument = _frame(subject).locate(ranked[0]).path
+    wrong = subject.arrays.where(comparison.wrong)[0]
+    count = wrong.shape[0]
+    ranked = wrong[(-comparison.gap[wrong]).argsort()[:CALLS]]
+    rows = zip(
+        *(
+            each.tolist()
+            for each in (
+                ranked,
+                *(vector[ranked] for vector in (comparison.claimed, comparison.truth, comparison.allowed)),
+            )
+        ),
+        strict=True,
+    )
+    argument = _frame(subject).locate(int(ranked[0])).path
     entries = [
-        Entry(
-            index=place.index,
-            part=place.part,
-            stored=place.stored,
-            claimed=float(claimed[k]),
-            numerical=float(truth[k]),
-            bar=float(allowed[k]),
-        )
-        for k in ranked
-        if (place := _frame(subject).locate(k)).path == argument
+        Entry(index=place.index, part=place.part, stored=place.stored, claimed=claim, numerical=truth, bar=bar)
+        for coordinate, claim, truth, bar in rows
+        if (place := _frame(subject).locate(coordinate)).path == argument
     ]
     return Finding(
         kind="wrong-gradient",
