@@ -7,16 +7,21 @@ from dataclasses import dataclass, replace
 
 from gradproof.engine.estimators.steps import first_step
 from gradproof.engine.subject import Array, Step, Subject
+from gradproof.engine.thresholds import ENOUGH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probing:
-    """What the user tolerates on top of the bar, and the step that the user wants, if any, in the inputs' units."""
+    """What the user tolerates on top of the bar, and the step that the user wants, if any, in the inputs' units.
+
+    A bar that is at most `enough` of the largest contribution is not refined.
+    """
 
     rtol: float = 0.0
     atol: float = 0.0
     nondet_tol: float = 0.0
     step: float | None = None
+    enough: float = ENOUGH
 
     def first(self, subject: Subject) -> Step:
         """Return the first step: the user's, or the best one for the subject's precision."""

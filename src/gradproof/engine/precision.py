@@ -27,6 +27,7 @@ from gradproof.engine.thresholds import (
     CALLS,
     CLEARLY,
     COARSEST,
+    ENOUGH,
     FEW,
     GROSS,
     HANDFUL,
@@ -63,8 +64,11 @@ class _Comparison:
     @cached_property
     def gap(self) -> Array:
         """The distance of each entry from its value in double precision; infinite where it is NaN in this one alone."""
-        xp = self.subject.arrays
-        return xp.where(xp.isnan(self.claimed) & xp.isfinite(self.truth), math.inf, abs(self.claimed - self.truth))
+        xp, gap = self.subject.arrays, self.claimed - self.truth
+        gap = abs(gap)
+        if math.isfinite(float(gap.sum())):
+            return gap
+        return xp.where(xp.isnan(self.claimed) & xp.isfinite(self.truth), math.inf, gap)
 
     @cached_property
     def wrong(self) -> Array:
@@ -119,10 +123,11 @@ def _by_double_precision(
     options: Probing,
     judged: Callable[..., Judgement],
 ) -> Judgement:
-    judgement = judged(wide, probes=probes, seed=seed, options=options)
+    finer = replace(options, enough=max(ENOUGH, subject.numbers.precision / ROUNDINGS))
+    judgement = judged(wide, probes=probes, seed=seed, options=finer)
     if judgement.verdict is Verdict.FAIL and _within_rounding(judgement, subject.numbers.precision):
         note = HIDDEN.format(error=max(abs(_relative(entry)) for entry in judgement.entries))
-        lenient = replace(options, rtol=options.rtol + ROUNDINGS * subject.numbers.precision)
+        lenient = replace(finer, rtol=options.rtol + ROUNDINGS * subject.numbers.precision)
         judgement = judged(wide, probes=probes, seed=seed, options=lenient)
         judgement = replace(judgement, notes=(*judgement.notes, note))
     if judgement.verdict is not Verdict.PASS or not wide.inputs.size or not wide.outputs.size:
@@ -155,9 +160,12 @@ def _compared(
 ) -> _Comparison:
     """Compare the products of both precisions with one operand. An intermediate infinity may become NaN."""
     accepted = options.along(subject, operand)
-    allowed = _allowed(subject, wide, operand, truth, seed) + accepted.atol + accepted.rtol * abs(truth)
-    overflow = ~subject.arrays.isfinite(claimed) & (abs(truth) + allowed > 0.5 * subject.numbers.largest)
-    claimed = subject.arrays.where(overflow, truth, claimed)
+    allowed = _allowed(subject, wide, operand, truth, seed)
+    if accepted.atol or accepted.rtol:
+        allowed += accepted.atol + accepted.rtol * abs(truth)
+    if not math.isfinite(float(claimed.sum())):
+        overflow = ~subject.arrays.isfinite(claimed) & (abs(truth) + allowed > 0.5 * subject.numbers.largest)
+        claimed = subject.arrays.where(overflow, truth, claimed)
     return _Comparison(subject=subject, operand=operand, claimed=claimed, truth=truth, allowed=allowed, seed=seed)
 
 
@@ -195,29 +203,45 @@ def _frame(subject: Subject) -> Frame:
 
 
 def _allowed(subject: Subject, wide: Subject, operand: Array, truth: Array, seed: int) -> Array:
-    """Return the largest change of each entry that rounding alone explains."""
-    xp, unit = subject.arrays, subject.numbers.precision
-    nudge = wide.direction(seed + 1, Step(unit))
-    reverse = subject.mode == "reverse"
-    moved = abs(product(wide, operand, nudge) - truth)
-    moved = xp.where(xp.isfinite(moved), moved, 0.0)
+    """Return the largest change of each entry that rounding alone explains. Few long vectors are held at a time."""
+    xp, unit, reverse = subject.arrays, subject.numbers.precision, subject.mode == "reverse"
     size = truth * truth
     for number in range(FEW):
         other = product(wide, random_operand(wide, seed + 2 + number))
-        size = size + other * other
-    size = (size / (1 + FEW)) ** 0.5
-    values = abs(wide.centre)
-    values = xp.where(xp.isfinite(values), values, 0.0)
-    largest = float(values.max())
-    steep = unit / abs(xp.where(nudge == 0, math.inf, nudge)) if reverse else 1.0 + 0 * size
-    natural = largest * steep
-    vanishing = float(size.max()) < TRACE * float(
-        natural.max()
-    )  # everything cancels, and only rounding errors are left
-    if vanishing and reverse:  # not if each entry has a small share in sums of many
-        vanishing = float((size * abs(nudge)).sum()) < TRACE * unit * float(values.sum())
-    lost = subject.numbers.tiny * (1.0 + steep)  # values and gradients that small are rounded as if they were larger
-    return ROUNDINGS * (unit * (size + natural if vanishing else size) + moved + lost)
+        size += other * other
+        del other
+    size *= 1 / (1 + FEW)
+    size **= 0.5
+    nudge = wide.direction(seed + 1, Step(unit))
+    moved = product(wide, operand, nudge)
+    moved -= truth
+    moved = abs(xp.where(xp.isfinite(moved), moved, 0.0))
+    nudge = abs(nudge)
+    total, largest = _finite_sizes(wide)
+    shortest = float(xp.where(nudge > 0, nudge, math.inf).min()) if reverse else unit
+    steepest = unit / shortest if reverse else 1.0
+    # everything cancels, and only rounding errors are left; not if each entry has a small share in sums of many
+    vanishing = float(size.max()) < TRACE * largest * steepest
+    if vanishing and reverse:
+        vanishing = float(size @ nudge) < TRACE * unit * total
+    tiny = subject.numbers.tiny  # values and gradients this small are rounded alike
+    natural = (unit * largest if vanishing else 0.0) + tiny
+    size *= unit
+    size += moved
+    del moved
+    if natural:
+        size += tiny
+        size += natural * (unit / xp.where(nudge > 0, nudge, math.inf) if reverse else 1.0)
+    size *= ROUNDINGS
+    return size
+
+
+def _finite_sizes(subject: Subject) -> tuple[float, float]:
+    """Return the sum and the maximum of the absolute values that are finite."""
+    xp, values = subject.arrays, abs(subject.centre)
+    if not subject.scale.finite:
+        values = xp.where(xp.isfinite(values), values, 0.0)
+    return float(values.sum()), float(values.max())
 
 
 def _contested(comparison: _Comparison, judgement: Judgement, wide: Subject, options: Probing) -> Judgement:
@@ -293,7 +317,10 @@ def _clearly(native: Judgement) -> bool:
 def _resolution(comparison: _Comparison, hidden: Array, judgement: Judgement) -> Resolution:
     """Return the larger of two errors: the largest that rounding hides, and the resolution in double precision."""
     xp, size = comparison.subject.arrays, float(abs(comparison.truth).max())
-    widest = max(float(xp.where(xp.isfinite(hidden), hidden, 0.0).max()), judgement.resolution.absolute)
+    most = float(hidden.max())
+    if not math.isfinite(most):
+        most = float(xp.where(xp.isfinite(hidden), hidden, 0.0).max())
+    widest = max(most, judgement.resolution.absolute)
     return Resolution.of(widest, size)
 
 

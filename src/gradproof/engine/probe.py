@@ -37,6 +37,7 @@ class Probe:
     contraction: Contraction
     claim: Claim
     held_change: float = 0.0
+    enough: float = ENOUGH
     repeatable: bool = True
     complete: bool = False
     kinks: tuple[int, ...] = ()
@@ -118,12 +119,12 @@ class Probe:
     @property
     def coarse(self) -> bool:
         """Whether the bar is wide and can be narrowed by more samples."""
-        return wide(self.contraction, self.claim)
+        return wide(self.contraction, self.claim, self.enough)
 
 
-def wide(contraction: Contraction, claim: Claim) -> bool:
+def wide(contraction: Contraction, claim: Claim, enough: float) -> bool:
     """Return True if a bar is much wider than rounding makes it, so that more samples can narrow it."""
-    return contraction.bar > max(ENOUGH * claim.largest_contribution, GROSS * contraction.floor)
+    return contraction.bar > max(enough * claim.largest_contribution, GROSS * contraction.floor)
 
 
 def rounding_floor(ladder: Ladder, entry: float, change: float) -> float:

@@ -27,7 +27,7 @@ from gradproof.engine.estimators.steps import BOTTOM, FINEST, RATIO, first_step
 from gradproof.engine.options import Probing
 from gradproof.engine.probe import Probe, rounding_floor, says_nothing, wide
 from gradproof.engine.subject import Array, Subject
-from gradproof.engine.thresholds import CALLS, ENOUGH, GROSS, LARGE, SAMPLE, SLIGHT, WORK
+from gradproof.engine.thresholds import CALLS, GROSS, LARGE, SAMPLE, SLIGHT, WORK
 from gradproof.engine.views import OutputSubset
 
 MANY_OUTPUTS = 1000  # outputs from which on a few outliers are probed by themselves
@@ -155,7 +155,7 @@ def _doubted(probe: Probe, cotangent: Array, step: float, options: Probing) -> l
         rest = cotangent * 1.0
         rest[few] = 0.0
         contraction = contract(ladder, rest)
-        if not wide(contraction, probe.claim):
+        if not wide(contraction, probe.claim, options.enough):
             others = _claimed(ladder, rest, contraction, probe.seed, options)
             others = _by_blocks(others, options) if _clear(others) else others
             if _clear(others):
@@ -182,7 +182,7 @@ def _refined(probe: Probe, step: float, options: Probing) -> Probe:
     repeatable = repeats(ladder.subject, ladder.direction, options.nondet_tol)
     for complete in (False, True) if probe.agrees else (True,):
         if options.step is None:
-            grow(ladder, cotangent, step, math.inf if complete else ENOUGH * probe.claim.largest_contribution)
+            grow(ladder, cotangent, step, math.inf if complete else options.enough * probe.claim.largest_contribution)
         probe = _resolved(probe, cotangent, options)
         if probe.agrees and not says_nothing(probe):
             break
@@ -238,6 +238,7 @@ def _claimed(ladder: Ladder, cotangent: Array, contraction: Contraction, seed: i
         cotangent=cotangent,
         claimed=vector,
         contraction=contraction,
+        enough=options.enough,
         held_change=float(abs(vector * ladder.whole).max()) if apart else 0.0,
         claim=claim_of(ladder.subject, vector, weights, options.along(ladder.subject, ladder.direction)),
     )

@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from gradproof.engine.estimators.steps import RATIO
+from gradproof.engine.pieces import columns
 from gradproof.engine.subject import Array
 from gradproof.engine.thresholds import ALIKE, CLEARLY, COARSEST, FEW, GROSS
 
@@ -176,13 +177,14 @@ def precision_shown(xp: Array, values: list[Array]) -> float:
     The last operation of a function may be a cast to a lower precision. Values that fit into fewer digits still are
     counts, or entries of a table, and show no cast.
     """
-    parts = [xp.frexp(each)[0] for each in values]
-
-    def fit(digits: int) -> bool:
-        return all(not bool((part * 2.0**digits != xp.round(part * 2.0**digits)).any()) for part in parts)
-
-    lowest = next(filter(fit, CASTS), None)
-    return 2.0 ** (1 - lowest) if lowest and not fit(lowest - FEW) else 0.0
+    if not values:
+        return 0.0
+    parts = xp.frexp(xp.concatenate(values))[0]
+    lengths = (*CASTS, *(digits - FEW for digits in CASTS))
+    misfits = [(parts * 2.0**digits != xp.round(parts * 2.0**digits)).any() for digits in lengths]
+    fits = {digits: not misfit[0] for digits, misfit in zip(lengths, columns(xp, [misfits]), strict=True)}
+    lowest = next((digits for digits in CASTS if fits[digits]), None)
+    return 2.0 ** (1 - lowest) if lowest and not fits[lowest - FEW] else 0.0
 
 
 def _background(fourths: list[float]) -> float:

@@ -21,7 +21,7 @@ from gradproof.engine.estimators.differences import (
     precision_shown,
 )
 from gradproof.engine.estimators.steps import BOTTOM, RATIO, first_step
-from gradproof.engine.pieces import CACHED, piece_of, slices
+from gradproof.engine.pieces import CACHED, columns, piece_of, slices
 from gradproof.engine.subject import Array, Subject
 from gradproof.engine.thresholds import CLEARLY, COARSEST, GROSS, ROUNDINGS, SAMPLE, STEADY
 from gradproof.engine.views import OutputSubset
@@ -43,33 +43,33 @@ class Ladder:
         self._known: Estimates | None = None
         self._noise: Noise | None = None
         self._farthest: tuple[Array, Array] | None = None
-        self._shortest: float | None = None
-        self._reach: float | None = None
-        self._moved: int | None = None
+        self._known_extent: tuple[float, float, float] | None = None
 
     @property
     def shortest(self) -> float:
         """The shortest step of a coordinate that moves, at t = 1; of many coordinates a sample is looked at."""
-        if self._shortest is None:
-            reach = abs(self.direction[:: max(1, self.direction.shape[0] // CACHED)])
-            self._shortest = float(self.subject.arrays.where(reach > 0, reach, math.inf).min())
-        return self._shortest
+        return self._extent()[0]
 
     @property
     def reach(self) -> float:
         """The length of the step at t = 1; of several directions the longest."""
-        if self._reach is None:
-            v = self.direction
-            self._reach = math.sqrt(float(v @ v if len(v.shape) == 1 else (v * v).sum(1).max()))
-        return self._reach
+        return self._extent()[1]
 
     @property
     def moved(self) -> int:
         """The number of coordinates that the direction moves; of several directions one."""
-        if self._moved is None:
-            v = self.direction
-            self._moved = int((v != 0).sum()) if len(v.shape) == 1 else 1
-        return self._moved
+        return int(self._extent()[2])
+
+    def _extent(self) -> tuple[float, float, float]:
+        """Return the shortest step, the length of the whole step, and the number of coordinates that move."""
+        if self._known_extent is None:
+            xp, v, single = self.subject.arrays, self.direction, len(self.direction.shape) == 1
+            steps = abs(v[:: max(1, v.shape[0] // CACHED)])
+            shortest = xp.where(steps > 0, steps, math.inf).min()
+            row = [shortest, v @ v, (v != 0).sum()] if single else [shortest, (v * v).sum(1).max()]
+            (least,), (square,), *moved = columns(xp, [row])
+            self._known_extent = least, math.sqrt(square), moved[0][0] if single else 1.0
+        return self._known_extent
 
     def farthest(self) -> tuple[Array, Array]:
         """Return for each output the larger of its two changes on the coarsest sample with finite values, and the step.

@@ -123,7 +123,9 @@ def same_numbers(before: Tensor, after: Tensor) -> bool:
 
 
 class Snapshot:
-    """A record of a tensor to compare it with later: copies of small components, two checksums of large ones.
+    """A record of a tensor to compare it with later: copies, or two checksums of large components in main memory.
+
+    On a device a copy takes one pass, and a checksum several.
 
     >>> tensor = torch.zeros(100_000)
     >>> seen = Snapshot(tensor)
@@ -143,7 +145,7 @@ class Snapshot:
 
 
 def _essence(component: Tensor) -> Tensor | tuple[torch.Size, int, int]:
-    if component.numel() < LARGE:
+    if component.numel() < LARGE or component.device.type != "cpu":
         return replica(component)
     whole = bits(component)
     plain = weighted = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from gradproof.engine.subject import Scale, Subject
@@ -43,6 +44,7 @@ def units_for(subject: TorchSubject, seen: Subject) -> Units:
 def _largest(vector: Tensor) -> float:
     """Return the size of the largest number; not finite if one of them is not."""
     if vector.numel() > HANDFUL:
-        return max(float(vector.max()), -float(vector.min()))
+        least, most = map(float, torch.stack(vector.aminmax()).tolist())
+        return max(most, -least)
     numbers = vector.tolist()
     return max(map(abs, numbers)) if all(map(math.isfinite, numbers)) else math.nan

@@ -133,7 +133,7 @@ class Space:
         """Draw random signs times magnitudes in [½, 1]·size, so that a lone error shows at half its size or more."""
         if self.size <= HANDFUL:
             return torch.tensor(_handful(self.size, seed, size), dtype=torch.float64, device=self.device)
-        generator = torch.Generator("cpu").manual_seed(seed)
+        generator = torch.Generator(self.device if self.device.type == "cuda" else "cpu").manual_seed(seed)
         if self.size > BLOCK:
             outer = _signed((-(-self.size // BLOCK), 1), _ROOT, generator).mul_(size).to(self.device)
             return (outer * _signed((1, BLOCK), _ROOT, generator).to(self.device)).view(-1)[: self.size]
@@ -233,10 +233,10 @@ def _handful(count: int, seed: int, size: float) -> list[float]:
     return [size * (centred + math.copysign(0.5, centred)) for centred in [draw() - 0.5 for _ in range(count)]]
 
 
-def _signed(shape: tuple[int, ...], least: Tensor, generator: torch.Generator) -> Tensor:
-    centred = torch.rand(shape, generator=generator, dtype=torch.float64, device="cpu").sub_(0.5)
-    return torch.copysign(least, centred).add_(centred, alpha=2 * (1 - float(least)))
+def _signed(shape: tuple[int, ...], least: float, generator: torch.Generator) -> Tensor:
+    """Draw random signs times magnitudes in [least, 1] on the generator's device."""
+    centred = torch.rand(shape, generator=generator, dtype=torch.float64, device=generator.device).sub_(0.5)
+    return centred.sign().mul_(least).add_(centred, alpha=2 * (1 - least))
 
 
-_HALF = torch.tensor(0.5, dtype=torch.float64, device="cpu")
-_ROOT = torch.tensor(math.sqrt(0.5), dtype=torch.float64, device="cpu")
+_HALF, _ROOT = 0.5, math.sqrt(0.5)
