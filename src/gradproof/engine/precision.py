@@ -254,8 +254,9 @@ def _contested(comparison: _Comparison, judgement: Judgement, wide: Subject, opt
     the function has many kinks.
     """
     subject, xp = comparison.subject, comparison.subject.arrays
-    if bool(comparison.material.any()) and (
-        _is_grossly_wrong(comparison, wide, options)
+    confirmed = _confirmed(comparison, wide, options)
+    if bool(confirmed.any()) and (
+        bool((confirmed & comparison.gross).any())
         or _off_by_a_factor(comparison.claimed, comparison.truth)
         or _clearly(judge(subject, probes=1, seed=comparison.seed, options=options))
     ):
@@ -271,23 +272,24 @@ def _contested(comparison: _Comparison, judgement: Judgement, wide: Subject, opt
     return _if_meaningful(replace(judgement, resolution=resolution, notes=(*judgement.notes, note)))
 
 
-def _is_grossly_wrong(comparison: _Comparison, wide: Subject, options: Probing) -> bool:
-    """Return True if entries are grossly wrong for this operand, and wrong for another one.
+def _confirmed(comparison: _Comparison, wide: Subject, options: Probing) -> Array:
+    """Return flags of the entries that differ by more than rounding does, for this operand and for another one.
 
     Both bounds on rounding come from a few samples. Among millions of entries some have bounds that are too small for
     one operand. The same entry hardly has them for two, while a wrong rule is wrong for both, unless it claims a small
     number by chance; a third operand covers that.
     """
-    subject, seed = comparison.subject, comparison.seed
-    if not bool(comparison.gross.any()):
-        return False
+    subject, seed, confirmed = comparison.subject, comparison.seed, comparison.material
     for again in (seed + HANDFUL, seed + 2 * HANDFUL):
+        if not bool(comparison.material.any()):
+            break
         operand = _operand(subject, wide, again)
         claimed, truth = product(subject, operand), product(wide, operand)
         other = _compared(subject, wide, operand, claimed, truth, again, options)
-        if bool((comparison.gross & other.material).any()):
-            return True
-    return False
+        confirmed = comparison.material & other.wrong & other.material
+        if bool(confirmed.any()):
+            break
+    return confirmed
 
 
 def _if_meaningful(judgement: Judgement) -> Judgement:
