@@ -1,0 +1,1 @@
+"""Test files over the databases that torch's wheel brings along, for `benchmarks.torch_tests`."""

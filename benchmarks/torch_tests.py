@@ -1,0 +1,178 @@
+"""What do test files written for torch's gradcheck say when gradproof takes its place? Stock beside routed.
+
+    python -m benchmarks.torch_tests                      the databases of torch's wheel (benchmarks/torch_suites)
+    python -m benchmarks.torch_tests pytorch/test         a folder of torch's own test files, or files of it
+
+Every file runs twice, each time in a process of its own: with torch's check, and with gradproof's drop-ins in its place
+(`gradproof.replace_gradcheck`). Only tests that call a check count. A test that fails in one run alone is named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+HERE = Path(__file__).parent / "torch_suites"
+CHECKS = ("gradcheck", "gradgradcheck")
+LIMIT = 30  # seconds a test
+
+
+def main() -> None:
+    """Run every file with either check, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("paths", nargs="*", type=Path, default=[HERE])
+    parser.add_argument("--tests", type=int, help="a random sample of so many tests of each file")
+    parser.add_argument("--child", choices=("stock", "routed"), help=argparse.SUPPRESS)
+    parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        _child(arguments.paths[0], arguments.child, arguments.tests, arguments.out)
+        return
+    print(f"{'':<49}   fails: {'':<9}   seconds inside:")
+    columns = f"{'stock':>6}{'routed':>8}      {'stock':>7}{'routed':>8}{'ratio':>7}"
+    print(f"{'file':<34}{'tests':>7}{'calls':>8}         {columns}")
+    for path in _files(arguments.paths):
+        _compare(path, arguments.tests)
+
+
+def _files(paths: list[Path]) -> Iterator[Path]:
+    """Yield the test files that mention a check."""
+    for path in paths:
+        for file in sorted(path.rglob("test_*.py")) if path.is_dir() else [path]:
+            if "gradcheck" in file.read_text(errors="replace"):
+                yield file
+
+
+def _compare(path: Path, tests: int | None) -> None:
+    stock, routed = (_run(path, which, tests) for which in ("stock", "routed"))
+    names = [name for name, seen in stock.items() if seen["calls"] and name in routed]
+    if not names:
+        print(f"{path.name:<34} no test ran a check")
+        return
+    calls = sum(stock[name]["calls"] for name in names)
+    failed = [[name for name in names if not run[name]["passed"]] for run in (stock, routed)]
+    seconds = [sum(run[name]["inside"] for name in names) for run in (stock, routed)]
+    print(
+        f"{path.name:<34}{len(names):>7}{calls:>8}         {len(failed[0]):>6}{len(failed[1]):>8}      "
+        f"{seconds[0]:>7.1f}{seconds[1]:>8.1f}{seconds[1] / max(seconds[0], 1e-9):>7.2f}"
+    )
+    for which, run, other in (("routed", routed, failed[0]), ("stock", stock, failed[1])):
+        for name in failed[which == "routed"]:
+            if name not in other:
+                print(f"    {which} alone: {name}: {run[name]['message']}")
+
+
+def _run(path: Path, which: str, tests: int | None) -> dict[str, Any]:
+    """Run a file in a process of its own, and return what was seen of each test; what ended a process is lost."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "seen.jsonl"
+        command = [sys.executable, "-m", "benchmarks.torch_tests", str(path), "--child", which, "--out", str(out)]
+        command += ["--tests", str(tests)] if tests else []
+        subprocess.run(command, capture_output=True, env=os.environ | {"PYTORCH_TESTING_DEVICE_ONLY_FOR": "cpu"})
+        lines = out.read_text().splitlines() if out.exists() else []
+    return dict(map(json.loads, lines))
+
+
+def _child(path: Path, which: str, tests: int | None, out: Path) -> None:
+    """Run the tests of one file, and write a line for each as it ends."""
+    warnings.simplefilter("ignore")
+    meter = _Meter()
+    with ExitStack() as stack:
+        meter.replace(stack, routed=which == "routed")
+        sys.path.insert(0, str(path.parent))
+        sys.argv = [str(path)]
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
+        sys.modules[path.stem] = module
+        spec.loader.exec_module(module)  # type: ignore[union-attr]
+        found = list(_flat(unittest.defaultTestLoader.loadTestsFromModule(module)))
+        if tests and tests < len(found):
+            found = random.Random(0).sample(found, tests)
+        with out.open("w") as lines:
+            for test in found:
+                print(json.dumps([test.id(), _seen(test, meter)]), file=lines, flush=True)
+
+
+class _Meter:
+    """Counts the calls of the checks, and their seconds."""
+
+    def __init__(self) -> None:
+        self.calls, self.inside = 0, 0.0
+
+    def replace(self, stack: ExitStack, *, routed: bool) -> None:
+        """Put counted checks, torch's or gradproof's, in the place of torch's."""
+        import torch  # in the child alone
+
+        import gradproof
+
+        inner = importlib.import_module("torch.autograd.gradcheck")
+        for name in CHECKS:
+            counted = self.counted(getattr(gradproof if routed else inner, name))
+            for module in (inner, torch.autograd):
+                stack.enter_context(patch.object(module, name, counted))
+
+    def counted(self, check: Callable[..., bool]) -> Callable[..., bool]:
+        """Return a check that is counted; one that a check calls itself is not."""
+        depth = 0
+
+        def counting(*args: Any, **kwargs: Any) -> bool:
+            nonlocal depth
+            began, depth = time.perf_counter(), depth + 1
+            try:
+                return check(*args, **kwargs)
+            finally:
+                depth -= 1
+                if not depth:
+                    self.calls, self.inside = self.calls + 1, self.inside + time.perf_counter() - began
+
+        return counting
+
+
+def _seen(test: unittest.TestCase, meter: _Meter) -> dict[str, Any]:
+    """Run one test within its limit; a skipped one has no calls."""
+    calls, inside, result = meter.calls, meter.inside, unittest.TestResult()
+
+    def stop(*_: Any) -> None:
+        raise TimeoutError(f"{LIMIT} s are over")
+
+    signal.signal(signal.SIGALRM, stop)
+    signal.alarm(LIMIT)
+    try:
+        test.run(result)
+    finally:
+        signal.alarm(0)
+    told = [text for _, text in (*result.failures, *result.errors)]
+    message = " ".join(told[0].strip().splitlines()[-8:])[-300:] if told else ""
+    return {
+        "calls": meter.calls - calls,
+        "inside": meter.inside - inside,
+        "passed": result.wasSuccessful(),
+        "message": message,
+    }
+
+
+def _flat(suite: Any) -> Iterator[unittest.TestCase]:
+    for test in suite:
+        if isinstance(test, unittest.TestSuite):
+            yield from _flat(test)
+        else:
+            yield test
+
+
+if __name__ == "__main__":
+    main()
