@@ -32,7 +32,7 @@ class Session:
         """Return the seed of a check: the one given, else the session's, else a fresh random one."""
         if given is None:
             given = self.seed
-        return secrets.randbits(32) if given is None else given
+        return secrets.randbits(32) if given is None else int(given)
 
 
 session = Session()

@@ -6,6 +6,7 @@ import enum
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, Literal, TypedDict
 
 from gradproof.engine.options import Probing
@@ -114,7 +115,7 @@ class Options:
         if isinstance(self.probes, bool) or not isinstance(self.probes, int) or not 1 <= self.probes <= 10_000:
             raise InputError(f"probes={self.probes!r}: pass a whole number from 1 to 10,000.")
         if self.seed is not None and (
-            isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**32
+            isinstance(self.seed, bool) or not isinstance(self.seed, Integral) or not 0 <= self.seed < 2**32
         ):
             raise InputError(f"seed={self.seed!r}: pass a whole number from 0 to 2**32 − 1, such as a report's seed.")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -33,6 +34,24 @@ def set_version(tensor: Tensor, version: int) -> None:
     0
     """
     _autograd._unsafe_set_version_counter((tensor,), (version,))
+
+
+def is_fake(tensor: Tensor) -> bool:
+    """Return True for a tensor of a `FakeTensorMode`, which has a shape and no numbers."""
+    module = sys.modules.get("torch._subclasses.fake_tensor")  # not loaded before there is one
+    return module is not None and isinstance(tensor, module.FakeTensor)
+
+
+def has_gradient_hooks(tensor: Tensor) -> bool:
+    """Return True if hooks change a tensor's gradient on its way to `.grad`, or there.
+
+    >>> tensor = torch.zeros(2, requires_grad=True)
+    >>> _ = tensor.register_hook(lambda gradient: 2 * gradient)
+    >>> has_gradient_hooks(tensor)
+    True
+    """
+    hooks = (tensor._backward_hooks, tensor._post_accumulate_grad_hooks)
+    return any(hooks)
 
 
 def dual_level_is_open() -> bool:

@@ -8,6 +8,8 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any
 
+from gradproof.errors import InputError
+
 
 @functools.lru_cache
 def _is_mapping(kind: type) -> bool:
@@ -35,16 +37,25 @@ def leaves(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
     >>> list(leaves((1, {"w": [2, None]}), "inputs"))
     [('inputs[0]', 1), ("inputs[1]['w'][0]", 2), ("inputs[1]['w'][1]", None)]
     """
+    try:
+        yield from _leaves(tree, path)
+    except RecursionError:
+        raise InputError(
+            f"{path or 'A container'} contains itself, or is nested too deeply to be read. Pass its parts."
+        ) from None
+
+
+def _leaves(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
     if _is_mapping(tree.__class__):
         for key, value in tree.items():
-            yield from leaves(value, f"{path}[{key!r}]")
+            yield from _leaves(value, f"{path}[{key!r}]")
     elif isinstance(tree, (tuple, list)):
         names = _members(tree.__class__)
         for position, value in enumerate(tree):
-            yield from leaves(value, f"{path}.{names[position]}" if names else f"{path}[{position}]")
+            yield from _leaves(value, f"{path}.{names[position]}" if names else f"{path}[{position}]")
     elif (names := _fields(tree.__class__)) is not None:
         for name in names:
-            yield from leaves(getattr(tree, name, None), f"{path}.{name}")
+            yield from _leaves(getattr(tree, name, None), f"{path}.{name}")
     else:
         yield path, tree
 
@@ -78,6 +89,22 @@ def _is_constant(tree: Any, kind: type) -> bool:
     return not isinstance(tree, kind) and not _is_container(tree)
 
 
+def _row_like(tree: tuple[Any, ...] | list[Any], members: list[Any]) -> Any:
+    """Return a tuple or list of the same kind with other members, also if its kind is made from other arguments."""
+    if isinstance(tree, list):
+        twin = copy.copy(tree)
+        twin[:] = members
+        return twin
+    if hasattr(tree, "_fields"):
+        return type(tree)(*members)
+    try:
+        return type(tree)(members)
+    except TypeError:
+        row = tuple.__new__(type(tree), members)
+        vars(row).update(vars(tree))
+        return row
+
+
 def rebuild(tree: Any, leaf: Callable[[Any], Any]) -> Any:
     """Return the same nest with every leaf, in order, replaced.
 
@@ -93,7 +120,7 @@ def rebuild(tree: Any, leaf: Callable[[Any], Any]) -> Any:
         return twin
     if isinstance(tree, (tuple, list)):
         members = [rebuild(value, leaf) for value in tree]
-        return type(tree)(*members) if hasattr(tree, "_fields") else type(tree)(members)
+        return _row_like(tree, members)
     if (names := _fields(tree.__class__)) is not None:
         twin = copy.copy(tree)
         for name in names:

@@ -21,6 +21,7 @@ from gradproof.frameworks.torch.charts.chart import Chart, Semantics, added, ali
 from gradproof.frameworks.torch.charts.masked import Unmasked
 from gradproof.frameworks.torch.charts.sparse import Observed, Stored
 from gradproof.frameworks.torch.charts.strided import Strided, spread
+from gradproof.frameworks.torch.internals import is_fake
 from gradproof.frameworks.torch.storage import data_and_mask, is_sparse
 from gradproof.sparse.pattern.layouts import SPARSE, name_of, zeros_template
 from gradproof.sparse.pattern.templates import extended, union
@@ -82,6 +83,8 @@ def refuse_unreadable(path: str, tensor: Tensor) -> None:
         raise InputError(f"{path} is a nested tensor, whose rows differ in length. Check its parts, or padded ones.")
     if tensor.is_meta:
         raise InputError(f"{path} is on the meta device, which holds no numbers. Check on a device that does.")
+    if is_fake(tensor):
+        raise InputError(f"{path} is a fake tensor, which holds no numbers. Check outside of the FakeTensorMode.")
     if tensor.layout != torch.strided and tensor.layout not in SPARSE:
         raise InputError(f"{path} has the layout {tensor.layout}, which cannot be read. Return its to_dense().")
     if type(tensor) not in PLAIN and is_traceable_wrapper_subclass(tensor):

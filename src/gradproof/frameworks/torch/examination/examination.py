@@ -57,6 +57,10 @@ SEMANTICS = {
 }
 WRITES = "The function writes to {paths}: every call was given a copy of its own."
 PATHS = "The function has other values without a graph than with one: every call was given a graph, as in use."
+DRAWS = (
+    "The function draws random numbers, which were held fixed. If it samples by rejection, as Gamma does, its gradient "
+    "may be right for the mean over all draws, which no single draw shows. Pass the draws to a function that you check."
+)
 REPEATS = 4  # pullbacks that are compared to measure nondeterminism
 MARGIN = 4.0  # times the largest difference among them: further pullbacks may differ more
 UNFINISHED = Judgement()  # of a derivative whose check the budget ended, as the report says in the end
@@ -256,6 +260,8 @@ class Examination:
                     found = replace(found, maps=self.budget.explaining("the heat map", draw, ()))
         self.progress.enter(f"contracts, {label}")
         found = with_contracts(units.restored(found), subject, mode, options, seed, self.budget).named(label)
+        if subject.caller.draws and any(each.kind in OF_VALUES for each in found.findings):
+            self.notes.append(DRAWS)
         if found.verdict is not Verdict.PASS and mode == "reverse":
             way = self.budget.checking("another way", partial(better_way, subject, seed), None)
             if way is not None:

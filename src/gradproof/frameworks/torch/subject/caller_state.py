@@ -28,6 +28,13 @@ def undisturbed(function: Any, inputs: Iterable[Tensor], body: Callable[[CallerS
 
     Meanwhile other threads wait that would use the same modules, parameters or generators in a check of theirs.
     """
+    if torch.compiler.is_compiling():  # nothing of a check is compiled; asking loads what a plain check does not need
+        found: T = torch.compiler.disable(_undisturbed)(function, inputs, body)  # type: ignore[no-untyped-call]  # torch's own
+        return found
+    return _undisturbed(function, inputs, body)
+
+
+def _undisturbed(function: Any, inputs: Iterable[Tensor], body: Callable[[CallerState], T]) -> T:
     reach = reach_of(function)
     alone = Exclusion(_shared(reach, inputs))
     with alone:

@@ -119,6 +119,7 @@ class Caller:
                 copy.requires_grad_()
         for number in self.varied:
             copies[number].requires_grad_()
+        versions = [version_of(copy) for copy in copies]
         with Exclusion([PROCESS]):
             generators = self.state.generators
             if not self.written and generators.moved():  # by a backward of another subject
@@ -130,7 +131,9 @@ class Caller:
         if freed := frozenset(k for k, each in enumerate(copies) if is_freed(each)) - self.call.freed:
             self.call.freed |= freed
             return self.at_the_point()
-        self.written = [not _same(slot.tensor, copy) for slot, copy in zip(self.slots, copies, strict=True)]
+        kept = [version_of(copy) == version for copy, version in zip(copies, versions, strict=True)]
+        pairs = zip(self._tensors, copies, strict=True)
+        self.written = [not (same and same_numbers(*pair)) for same, pair in zip(kept, pairs, strict=True)]
         for number in self.call.bypassed:
             copies[number] = self.slots[number].tensor  # which is what the graph leads to
         rest = (number for number in range(len(copies)) if number not in self.varied)
@@ -320,8 +323,3 @@ def _refuse_tangent(slot: Slot) -> None:
             f"{slot.path} carries a tangent already: it was made by make_dual, or inside a jvp. Pass the plain tensor, "
             "forward_ad.unpack_dual(x).primal; tangents are made here."
         )
-
-
-def _same(before: Tensor, after: Tensor) -> bool:
-    """Return True if a copy was never written to and still equals the original, bit for bit."""
-    return not version_of(after) and same_numbers(before, after)

@@ -10,10 +10,13 @@ from collections.abc import Iterator, Sequence
 from torch import Tensor
 
 from gradproof.errors import InputError
+from gradproof.frameworks.torch.internals import has_gradient_hooks
 from gradproof.frameworks.torch.introspection.autograd_graph import nodes
 from gradproof.frameworks.torch.introspection.reach import Reach
 from gradproof.frameworks.torch.storage import can_hold_other_memory
 from gradproof.frameworks.torch.subject.arguments import Call
+
+HOOKED = "{paths}: the hooks that change this gradient were left out. What autograd computes was checked without them."
 
 
 def captured_tensors(results: Sequence[Tensor], given: Sequence[Tensor]) -> list[Tensor]:
@@ -55,7 +58,9 @@ def notes_on(call: Call, strays: Sequence[Tensor], reach: Reach) -> list[str]:
     )
     freed = ", ".join([call.slots[number].path for number in sorted(call.freed)][:8])
     freeing = f"{call.name} frees the memory of {freed}: every call was given a copy of its own."
+    hooked = ", ".join([slot.path for slot in call.slots if has_gradient_hooks(slot.tensor)][:8])
     return [
+        *([HOOKED.format(paths=hooked)] if hooked and not call.in_place else []),
         *([freeing] if freed else []),
         *([bypassing] if paths else []),
         *(_notes_on_strays(call, strays, reach) if strays else []),

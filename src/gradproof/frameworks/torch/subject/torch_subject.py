@@ -63,6 +63,7 @@ class TorchSubject:
         self.semantics = semantics or Semantics()
         self.caller = Caller(call, varied, slots, tally, state)
         self.trouble = ""
+        self._rules_exist = False  # whether forward mode was seen to have all the rules that it needs
         self.graphs = Graphs(self)
         self._perturbed = PerturbedEvaluation()
         self.refused: set[str] = set()  # what cannot be batched
@@ -264,6 +265,8 @@ class TorchSubject:
             function = partial(self.results_of, rest=self.caller.copies())
             own = [tangent.clone() for tangent in self.inputs.tensors(direction)]  # a jvp may write to them
             tangents = push(function, self._moved(place), own, nested=self.call.nested)
+            if self.outputs.plain and not all(bool(tangent.any()) for tangent in tangents):
+                self._require_rules(function, own)
             if self.outputs.fits(tangents):
                 return self.outputs.coordinates(tangents)
         except Exception as error:
@@ -272,6 +275,18 @@ class TorchSubject:
             self.tally.evaluations = evaluations  # the call counts as a pushforward
             self.tally.pushforwards += 1
         raise DerivativeError(f"a tangent of {shapes(tangents)} for an output of {shapes(self.results)}")
+
+    def _require_rules(self, function: Callable[..., list[Tensor]], tangents: Sequence[Tensor]) -> None:
+        """Raise torch's error if an operator has no jvp; it is silent unless its inputs require grad."""
+        if self._rules_exist or self.detached:
+            return
+        try:
+            push(function, [point.clone().requires_grad_() for point in self.points], tangents, nested=self.call.nested)
+        except NotImplementedError:
+            raise
+        except Exception:
+            pass  # not every function takes inputs that require grad
+        self._rules_exist = True
 
     def results_of(self, moved: Sequence[Tensor], rest: Sequence[Tensor] | None = None) -> list[Tensor]:
         """Return the differentiable results for perturbed inputs."""
