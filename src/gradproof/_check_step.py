@@ -89,6 +89,7 @@ def check_step(
         outputs=(f"loss: {str(check.dtype).removeprefix('torch.')}[]",),
         coordinates=check.space.entries,
         output_coordinates=1,
+        call="check_step",
         file=file,
         line=line,
     )

@@ -97,6 +97,7 @@ def compare(
         coordinates=sum(tensor.numel() for tensor in pair.varied.values()),
         output_coordinates=sum(tensor.numel() for tensor in pair.results.values()),
         coverage="full",
+        call="compare",
         file=file,
         line=line,
     )

@@ -232,3 +232,34 @@ def test_all_pictures_of_a_report_come_in_order():
     kinds = [type(picture).__name__ for picture in pictures(a_fail())]
 
     assert kinds == ["TaylorPicture", "BarsPicture", "ScatterPicture", "HeatPicture"]
+
+
+# ── zeros ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        [(1.0, 0.0, 0.0), (1.0, 0.0, 0.0)],
+        [(0.0, 2.0, 1e-12), (0.0, 2.0, 1e-12)],
+        [(0.0, 0.0, 1e-12), (0.0, 0.0, 1e-12)],
+        [(1e-9, 0.0, 1e-12), (-1e-9, 0.0, 1e-12)],
+    ],
+    ids=["zero slopes", "zero claims", "nothing but zeros", "small claims"],
+)
+def test_zero_claims_or_slopes_have_axes_of_the_size_of_the_others(numbers):
+    picture = scatter(found(*numbers))
+    largest = max(max(abs(claimed), abs(numerical)) for claimed, numerical, _ in numbers) or 1.0
+
+    for axis in (picture.x, picture.y):
+        labels = [abs(float(tick.label)) for tick in axis]
+        assert len(axis) >= 2
+        assert max(labels) <= 4 * largest
+        assert max(labels) >= 0.1 * largest
+
+
+def test_a_taylor_test_without_rounding_has_an_axis_of_its_remainders():
+    picture = taylor(reading(1e-3, 1e-2, 1e-1, rounding=0.0))
+
+    assert all("⁻²⁷" not in tick.label and "⁻¹¹" not in tick.label for tick in picture.y)
+    assert min(dot.y for dot in picture.dots) < 40

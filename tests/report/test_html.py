@@ -253,3 +253,21 @@ def test_a_pass_alone_lies_closed_among_many(kinds):
 
 def test_a_lone_check_lies_open():
     assert "<details open>" in page([a_pass()])
+
+
+@pytest.mark.parametrize("theme", ['[data-jp-theme-light="false"]', ".vscode-dark", '[theme="dark"]'])
+def test_a_notebook_is_dark_where_its_theme_is_whatever_the_system_is(kinds, theme):
+    text = notebook(kinds["fail"])
+    by_theme = rf"^[^\n{{]*{re.escape(theme)} \.gp[^{{]*\{{ color-scheme: dark; --page: #"
+
+    assert re.search(by_theme, text, re.MULTILINE)
+    assert re.search(rf"prefers-color-scheme: dark\) \{{ :root\S*:not\({re.escape(theme)}, :has", text)
+
+
+def test_a_training_step_is_replayed_by_what_made_it(kinds):
+    layer = torch.nn.Linear(3, 2).double()
+    x = torch.ones(4, 3, dtype=torch.float64)
+    adam = torch.optim.Adam(layer.parameters(), lr=0.01)
+    report = gradproof.check_step(adam, lambda: layer(x).square().mean(), layer, seed=5)
+
+    assert "gradproof.check_step(optimizer, loss, parameters, seed=5)" in page([report])

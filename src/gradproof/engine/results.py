@@ -231,7 +231,8 @@ class Checked:
     """What was checked: the function, its arguments and outputs as users name them, the derivatives and their sizes.
 
     `derivatives` are modes, or at order two nestings of them; `coverage` is "probe" or "full". `reference` is the name
-    of the function that it was compared with, if any. `file` and `line` are where it is written, if that is known.
+    of the function that it was compared with, if any. `call` is what was called: "check", "compare" or
+    "check_step". `file` and `line` are where the function is written, if that is known.
     """
 
     name: str
@@ -242,6 +243,7 @@ class Checked:
     derivatives: tuple[str, ...] = ("reverse",)
     coverage: str = "probe"
     reference: str = ""
+    call: str = "check"
     file: str = ""
     line: int = 0
 

@@ -14,6 +14,7 @@ from gradproof.report.heat import HeatPicture, heat
 LOPSIDED = 10.0  # ratio of the ranges of two axes, beyond which they do not share one
 ABOVE_ROUNDING = 3.0  # times the rounding: the least remainder that is significant
 TENSORS = 3  # of a comparison that are drawn, those with the largest errors
+NO_ROUNDING = 1e-20  # of the largest remainder: below what double precision holds beside it, where no rounding is known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +74,8 @@ def taylor(reading: Reading) -> TaylorPicture | None:
     """Return the picture of one probe's remainders, if there are at least two."""
     seen = [point for point in reading.steps if 0 < point.step < math.inf and math.isfinite(point.remainder)]
     points = [(math.log10(point.step), point.remainder) for point in seen]
-    lowest = max(reading.rounding, 1e-300) if math.isfinite(reading.rounding) else 1e-300
+    least = NO_ROUNDING * max((remainder for _, remainder in points), default=0.0) or 1e-300
+    lowest = max(reading.rounding, least) if math.isfinite(reading.rounding) else least
     known = [(step, math.log10(max(remainder, lowest / 10)), remainder) for step, remainder in points]
     if len(known) < 2 or not any((reading.rounding, *(remainder for _, remainder in points))):
         return None
@@ -172,13 +174,13 @@ def scatter(report: Report) -> ScatterPicture | None:
         return None
     numerical, claimed = [e.numerical for _, e in entries], [e.claimed for _, e in entries]
     narrow, wide = sorted(map(_extent, (numerical, claimed)))
-    if wide <= LOPSIDED * narrow:  # then the diagonal is one
+    one_sided = not (any(numerical) and any(claimed))  # zeros have no scale of their own
+    if one_sided or wide <= LOPSIDED * narrow:  # then the diagonal is one
         numerical_range = claimed_range = [*numerical, *claimed]
     else:
         numerical_range, claimed_range = numerical, claimed
     x = axis_around(numerical_range, 56.0, 350.0, margin=0.08, least=_extent(numerical_range))
-    upwards = _extent(claimed_range) or _extent(numerical_range)  # claims may all be zero
-    y = axis_around(claimed_range, 212.0, 10.0, margin=0.08, least=upwards)
+    y = axis_around(claimed_range, 212.0, 10.0, margin=0.08, least=_extent(claimed_range))
     low, high = min(x.low, y.low), max(x.high, y.high)
     return ScatterPicture(
         dots=[
@@ -198,8 +200,8 @@ def scatter(report: Report) -> ScatterPicture | None:
 
 
 def _extent(numbers: list[float]) -> float:
-    """Return the range of some numbers, or a fraction of their size if the range is smaller."""
-    return max(max(numbers) - min(numbers), 0.1 * max(map(abs, numbers)))
+    """Return the range of some numbers, or a fraction of their size if the range is smaller; one if all are zero."""
+    return max(max(numbers) - min(numbers), 0.1 * max(map(abs, numbers))) or 1.0
 
 
 def _drawable(entry: Entry) -> bool:

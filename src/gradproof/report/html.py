@@ -25,6 +25,9 @@ PICTURED = 200  # checks: in a longer page only this many get pictures, and none
 OPEN = 12  # checks: up to this many, those that do not pass are unfolded
 FINDINGS = 6  # of one check
 CULPRITS = 3  # named in a finding
+# How JupyterLab, VS Code and Colab mark the theme of a notebook.
+LIGHT_THEMES = ('[data-jp-theme-light="true"]', ".vscode-light", '[theme="light"]')
+DARK_THEMES = ('[data-jp-theme-light="false"]', ".vscode-dark", ".vscode-high-contrast", '[theme="dark"]')
 FEW = 4  # entries of a finding without pictures
 
 
@@ -75,7 +78,7 @@ def page(reports: Sequence[Report], *, title: str = "") -> str:
         title=title or (f"{cards[0].name}: {cards[0].verdict}" if len(cards) == 1 else "Gradient checks"),
         subtitle=_subtitle(reports, tally),
         note="" if len(drawn) == len(reports) else f"Of {len(reports):,} checks {len(drawn):,} have pictures.",
-        style=_style(),
+        style=_style(in_notebook=False),
         script=Markup(script),
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         version=version("gradproof"),
@@ -86,7 +89,7 @@ def page(reports: Sequence[Report], *, title: str = "") -> str:
 def notebook(report: Report) -> str:
     """Return one check as a fragment of HTML without scripts, for a notebook."""
     card = _card(report, pictured=True, open_=True)
-    rendered: str = _template("notebook.html").render(card=card, style=_style())
+    rendered: str = _template("notebook.html").render(card=card, style=_style(in_notebook=True))
     return rendered
 
 
@@ -108,10 +111,20 @@ def _template(name: str) -> Any:
 
 
 @cache
-def _style() -> Any:
+def _style(*, in_notebook: bool) -> Any:
+    """Return the style: dark where the reader's system is, or in a notebook where its theme is."""
     from markupsafe import Markup
 
-    return Markup((TEMPLATES / "style.css").read_text(encoding="utf-8"))
+    style, dark = ((TEMPLATES / name).read_text(encoding="utf-8") for name in ("style.css", "dark.css"))
+    if not in_notebook:
+        return Markup(f"{style}@media (prefers-color-scheme: dark) {{ .gp {{ {dark} }} }}\n")
+    unknown = "".join(f":not({theme}, :has({theme}))" for theme in (*LIGHT_THEMES, *DARK_THEMES))
+    within = ", ".join(f"{theme} .gp" for theme in DARK_THEMES)
+    light = ", ".join(f"{theme} .gp" for theme in LIGHT_THEMES)
+    by_system = f"@media (prefers-color-scheme: dark) {{ :root{unknown} .gp {{ {dark} }} }}"
+    return Markup(
+        f"{style}{by_system}\n{within} {{ color-scheme: dark; {dark} }}\n{light} {{ color-scheme: light; }}\n"
+    )
 
 
 def _to_picture(reports: Sequence[Report]) -> set[int]:
@@ -208,6 +221,8 @@ def _replay(report: Report) -> str:
     subject = report.subject
     name = subject.name if subject.name.isidentifier() else "function"
     asked = [f"seed={report.seed}"]
+    if subject.call == "check_step":
+        return f"gradproof.check_step(optimizer, loss, parameters, {asked[0]})"
     if subject.reference:
         reference = subject.reference if subject.reference.isidentifier() else "reference"
         return f"gradproof.compare({name}, {reference}, inputs, {asked[0]})"
