@@ -263,3 +263,7 @@ def test_a_taylor_test_without_rounding_has_an_axis_of_its_remainders():
 
     assert all("⁻²⁷" not in tick.label and "⁻¹¹" not in tick.label for tick in picture.y)
     assert min(dot.y for dot in picture.dots) < 40
+
+
+def test_errors_of_any_sizes_have_shades():
+    assert heat(mapped([[1e308, 1e-308], [1.0, 0.0]])).shades[-1]
