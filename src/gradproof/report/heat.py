@@ -89,7 +89,7 @@ def _level(error: float, largest: float) -> int | None:
         return None
     if error >= largest:
         return LEVELS - 1
-    return max(0, LEVELS - 1 - math.floor((math.log(largest) - math.log(error)) / math.log(SHADE)))
+    return max(0, LEVELS - 1 - math.floor(math.log(min(largest / error, 1e300), SHADE)))
 
 
 def _labels(places: Iterable[Place], pace: float, *, room: float, lanes: int = 1) -> list[Label]:
