@@ -97,16 +97,20 @@ def sample(matrix: CompressedRows, left: Tensor, right: Tensor) -> Tensor:
 
 def sum_rows(matrix: CompressedRows, values: Tensor) -> Tensor:
     """Sum the values of each row, one line of values an entry, in row order."""
-    own = torch.arange(matrix.entries, dtype=matrix.col_indices.dtype, device=values.device)
-    ones = CompressedRows(matrix.rows, matrix.entries, matrix.crow_indices, own)
-    flat = values.reshape(matrix.entries, values[:1].numel())
-    return multiply(ones, flat.new_ones(matrix.entries), flat).reshape(matrix.rows, *values.shape[1:])
+    if values.is_complex():
+        return torch.view_as_complex(_reduced(matrix, torch.view_as_real(values.resolve_conj()), "sum", 0.0))
+    return _reduced(matrix, values, "sum", 0.0)
 
 
 def largest_in_rows(matrix: CompressedRows, values: Tensor) -> Tensor:
     """Return the largest value of each row, −inf in an empty one, of values in row order."""
-    wide = values if values.dtype in NATIVE else values.float()
-    found = torch.segment_reduce(wide, "max", offsets=matrix.crow_indices.long(), axis=0, initial=-torch.inf)
+    return _reduced(matrix, values, "max", -torch.inf)
+
+
+def _reduced(matrix: CompressedRows, values: Tensor, reduction: str, initial: float) -> Tensor:
+    """Reduce the values of each row, in single precision or better."""
+    wide = values.to(torch.promote_types(values.dtype, torch.float32)).contiguous()
+    found = torch.segment_reduce(wide, reduction, offsets=matrix.crow_indices.long(), axis=0, initial=initial)
     return found.to(values.dtype)
 
 
