@@ -121,7 +121,7 @@ def multiplication(
         return lambda: torch.sparse.mm(torch.sparse_coo_tensor(coo.indices(), weights, coo.shape, is_coalesced=True), x)
     csr = coo.detach().to_sparse_csr().requires_grad_(weights.requires_grad)
     if peer == "torch CSR":
-        return lambda: csr @ x
+        return lambda: torch.sparse.mm(csr, x)  # `csr @ x` has a dense gradient
     from torchsparsegradutils import sparse_mm
 
     return lambda: sparse_mm(csr, x)
