@@ -26,6 +26,8 @@ KEYWORDS = {
     "atol": 0.0,
     "nondet_tol": 0.0,
     "probes": 1,
+    "min_resolution": None,
+    "budget": None,
     "seed": None,
     "explain": True,
     "progress": None,

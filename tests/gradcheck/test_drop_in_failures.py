@@ -37,7 +37,6 @@ FAILURES = {
             AssertionError("no"),
             NotImplementedError("no"),
             StopIteration("no"),
-            MemoryError("no"),
             gradproof.InputError("no"),
             PeculiarError("no"),
         )
@@ -147,3 +146,10 @@ def test_whole_numbers_as_outputs_are_true(gradcheck):
 def test_incoming_gradients_that_are_no_tensors_are_an_error_whatever_is_asked_for(given, gradgradcheck):
     with pytest.raises((ValueError, TypeError, AttributeError)):
         gradgradcheck(torch.sin, positive(3), given, raise_exception=False)
+
+
+def test_memory_that_runs_out_says_nothing_of_the_gradient():
+    function = func_rule(lambda x: 2 * x, raising(MemoryError("no")))
+
+    with pytest.raises(gradproof.OutOfMemoryError):
+        gradproof.gradcheck(function, positive(4), raise_exception=False)

@@ -41,7 +41,7 @@ def test_the_masked_product_passes_as_masked_and_fails_as_a_product(name, covera
 
     assert passing.verdict is Verdict.PASS
     assert failing.verdict is Verdict.FAIL
-    assert [finding.argument for finding in failing.findings] == ["inputs[0]"]
+    assert [finding.argument for finding in failing.findings] == ["sparse"]
     assert all(entry.stored is False for entry in entries_of(failing))
 
 
@@ -153,8 +153,8 @@ def test_of_several_gradients_the_malformed_one_is_named(coverage):
         function, (sparse_point("CSR"), sparse_point("CSR")), masked=True, coverage=coverage, seed=0
     )
 
-    assert [finding.argument for finding in report.findings] == ["inputs[1]"]
-    assert "for inputs[1], a CSR tensor is malformed" in report.findings[0].message
+    assert [finding.argument for finding in report.findings] == ["second"]
+    assert "for second, a CSR tensor is malformed" in report.findings[0].message
 
 
 @pytest.mark.parametrize("coverage", ["probe", "full"])

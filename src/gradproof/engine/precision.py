@@ -213,8 +213,7 @@ def _allowed(subject: Subject, wide: Subject, operand: Array, truth: Array, seed
     size *= 1 / (1 + FEW)
     size **= 0.5
     nudge = wide.direction(seed + 1, Step(unit))
-    moved = product(wide, operand, nudge)
-    moved -= truth
+    moved = product(wide, operand, nudge) - truth
     moved = abs(xp.where(xp.isfinite(moved), moved, 0.0))
     nudge = abs(nudge)
     total, largest = _finite_sizes(wide)

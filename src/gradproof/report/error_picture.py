@@ -60,7 +60,7 @@ def sparkline(found: ErrorMap) -> str:
 
     >>> bars = ((0.1, 0.2, 0.1), (0.3, 0.1, 90.0))
     >>> sparkline(ErrorMap(name="output", rows=2, columns=3, down=1, across=1, bars=bars))
-    'columns 0 ▁▂█ 2, rows 0 ▁█ 1'
+    'columns 0 ▂▁█ 2, rows 0 ▁█ 1'
     """
     across = [max(row[number] for row in found.bars) for number in range(len(found.bars[0]))]
     lines = [

@@ -128,7 +128,7 @@ def stall_stream(cycles: int) -> None:
 def argument_names_of_operator(function: Any) -> list[str]:
     """Return the names of the arguments of one of torch's operators, as its documentation has them; else none.
 
-    >>> argument_names_of_operator(torch.linalg.norm), argument_names_of_operator(len)
+    >>> argument_names_of_operator(torch.linalg.norm), argument_names_of_operator(print)
     (['input', 'ord', 'dim', 'keepdim', 'dtype'], [])
     """
     schema = getattr(getattr(function, "_opoverload", function), "_schema", None)

@@ -64,20 +64,32 @@ def test_a_wrong_rule_for_batches_breaks_it(asked):
     assert "vmap" in finding.message
 
 
-def old_style():
+def old_style(jvp=lambda ctx, dx: 2 * dx):
     """A Function that torch.func does not take: its forward saves for itself."""
-    return with_context(lambda ctx, x: 2 * x, lambda ctx, g: 2 * g, jvp=lambda ctx, dx: 2 * dx)
+    return with_context(lambda ctx, x: 2 * x, lambda ctx, g: 2 * g, jvp=jvp)
+
+
+def by_numbers(ctx, dx):
+    """A jvp that takes a number out of its tangent, which no implementation of vmap can batch."""
+    return 2 * dx + 0 * float(dx.sum())
+
+
+def test_a_function_that_torch_func_does_not_take_is_batched_as_gradcheck_does():
+    report = check(old_style(), point(3), modes="forward", seed=0)
+
+    assert report.passed
+    assert not any("batched-forward" in note for note in report.notes)
 
 
 def test_a_function_that_cannot_be_batched_is_worth_a_note():
-    report = check(old_style(), point(3), modes="forward", seed=0)
+    report = check(old_style(by_numbers), point(3), modes="forward", seed=0)
 
     assert report.verdict is Verdict.PASS
     assert any("Contract 'batched-forward': " in note for note in report.notes)
 
 
 def test_a_function_that_cannot_be_batched_is_a_finding_where_it_was_asked_for(asked):
-    (finding,) = asked("batched-forward", old_style(), point(3))
+    (finding,) = asked("batched-forward", old_style(by_numbers), point(3))
 
     assert "setup_context" in finding.message
 

@@ -268,7 +268,9 @@ class Examination:
                 again = subject.as_used() if way is Way.AS_USED else subject.with_single_use_graphs()
                 found = self._judged(again, mode, label)
                 return replace(found, notes=(*found.notes, *again.notes))
-        if found.verdict is not Verdict.PASS and subject.values_need_a_graph():
+        if found.verdict is not Verdict.PASS and self.budget.checking(
+            "values with a graph", subject.values_need_a_graph, otherwise=False
+        ):
             self.notes.append(PATHS)
             return self._judged(subject, mode, label)
         return unsupported(found, label) if is_unsupported(subject, mode, found) else _with_semantics(subject, found)

@@ -43,8 +43,8 @@ def reach_of(function: Any) -> Reach:
 
     >>> norm, generator = nn.BatchNorm1d(3), torch.Generator()
     >>> reach = reach_of(lambda x: [norm][0](x) + torch.rand(3, generator=generator))
-    >>> reach.modules, reach.generators == {"generator": generator}
-    ({'norm': BatchNorm1d(3, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)}, True)
+    >>> list(reach.modules), reach.generators == {"generator": generator}
+    (['norm'], True)
     """
     found, kinds = Reach(), _generator_kinds()
     for path, value in _walk(function):
