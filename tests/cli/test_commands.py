@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from gradproof import Report, reports_from_json
 from gradproof.cli.demo import contrasts
+from gradproof.gallery import GALLERY
 
 SCRIPT = Path(sys.executable).parent / "gradproof"
 
@@ -319,8 +320,8 @@ def test_the_worst_verdict_gives_the_code(gradproof, files):
 @pytest.fixture
 def three_scenes(monkeypatch):
     """A demonstration that does not take long."""
-    monkeypatch.setattr("gradproof.cli.demo.scenes", contrasts)
-    return contrasts()
+    monkeypatch.setattr("gradproof.cli.demo.scenes", lambda: contrasts()[:3])
+    return contrasts()[:3]
 
 
 def test_the_demo_shows_scenes_and_leaves_a_page(gradproof, here, three_scenes):
@@ -339,15 +340,24 @@ def test_the_demo_shows_one_scene_in_full(gradproof, here):
     assert (here / "kink.html").exists()
 
 
-def test_a_demo_of_many_scenes_takes_a_few_lines_for_each(gradproof, monkeypatch):
-    (wrong, _, _) = contrasts()
-    monkeypatch.setattr("gradproof.cli.demo.scenes", lambda: [wrong] * 6)
+def test_a_demo_of_many_scenes_fits_on_a_screen(gradproof, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    scenes = [*list(GALLERY.values())[:12], *contrasts()]
+    monkeypatch.setattr("gradproof.cli.demo.scenes", lambda: scenes)
+
     lines = gradproof("demo").stdout.splitlines()
 
-    assert len(lines) == 6 * 3 + 1
-    assert lines[0] == wrong.title
-    assert lines[1].startswith("  fail          ")
-    assert lines[2] == "  torch         torch.autograd.gradcheck with fast_mode=True passes it."
+    assert len(lines) <= 50
+    assert max(map(len, lines)) <= 80
+    headings = [line for line in lines if not line.startswith(" ")]
+    assert [heading.split(",")[0] for heading in headings[:4]] == [
+        "Wrong",
+        "What the mistake looks like",
+        "No derivative at this point",
+        "Right",
+    ]
+    assert "  A right gradient with a sparse result" in lines
+    assert any(" lines: Jacobian mismatch" in line for line in lines)
 
 
 def test_the_doctor_finds_nothing_wrong_here(gradproof):

@@ -5,6 +5,7 @@ Each command imports torch and the renderers when it needs them, so that `gradpr
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -132,22 +133,20 @@ def demo(title: str, html_file: str) -> ExitCode:
     With a TITLE, or part of one, show the scenes of that title alone, in full.
     """
     from gradproof.cli.demo import played, scenes
-    from gradproof.report.words import gist
+    from gradproof.cli.screen import screen
 
     delivery = Delivery.to(None, html_file)
     brief = not title and len(scenes()) > IN_FULL
     seen = []
     for shown in played(title):
         seen.append(shown)
-        if brief:
-            say(shown.title, bold=True)
-            say(f"  {shown.report.verdict.value:<12}  {gist(shown.report)}")
-            say(f"  {'torch':<12}  {shown.torch}")
-        else:
+        if not brief:
             say(f"── {shown.title} ".ljust(96, "─"))
             with reader_may_leave():
                 shown.report.show()
             say("")
+    for line, is_heading in screen(seen, shutil.get_terminal_size((80, 0)).columns) if brief else ():
+        say(line, bold=is_heading)
     if not seen:
         raise Misuse(f"No scene is called {title!r}.")
     wrong = sum(shown.report.verdict is Verdict.FAIL for shown in seen)

@@ -36,6 +36,8 @@ class Shown:
     torch: str
     overlooked: bool
     """Whether gradproof fails it and torch's fast check passes it."""
+    error: str = ""
+    """What torch's check raises, in a line: its first words, and how long it goes on."""
 
 
 def scenes() -> list[Scene]:
@@ -49,7 +51,7 @@ def scenes() -> list[Scene]:
 
 
 def contrasts() -> list[Scene]:
-    """Return a gradient that is wrong in one entry of a thousand, a right one, and a function at a kink.
+    """Return a gradient that is wrong in one entry of a thousand, right ones, and a function at a kink.
 
     >>> [scene.title for scene in contrasts()][1]
     'A right gradient'
@@ -77,11 +79,17 @@ def contrasts() -> list[Scene]:
     def kink() -> torch.Tensor:
         return torch.tensor([1.5, -0.5, 0.0, 2.0], dtype=torch.float64, requires_grad=True)
 
+    def stored() -> torch.Tensor:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's: CSR is in beta
+            return torch.eye(4, dtype=torch.float64).to_sparse_csr().requires_grad_()
+
     title = "A gradient that is wrong by 0.01 % in one entry of a thousand"
     return [
         Scene(title=title, function=OffByABit.apply, inputs=many),
         Scene(title="A right gradient", function=torch.nn.Softplus().double(), inputs=many),
         Scene(title="A function at a kink", function=torch.relu, inputs=kink),
+        Scene(title="A right gradient with a sparse result", function=lambda sparse: 2 * sparse, inputs=stored),
     ]
 
 
@@ -94,13 +102,15 @@ def play(scene: Scene) -> Shown:
     """
     report = check(scene.function, scene.inputs(), seed=0)
     modes = (True, False) if report.subject.coordinates <= SLOW_CHECKED else (True,)
-    answers = {fast: _torch_says(scene, fast=fast) for fast in modes}
+    given = {fast: _torch_says(scene, fast=fast) for fast in modes}
+    answers = {fast: answer for fast, (answer, _) in given.items()}
     said = _in_words(answers)
     return Shown(
         title=scene.title,
         report=dataclasses.replace(report, origin=scene.title, notes=(*report.notes, said)),
         torch=said,
         overlooked=report.verdict is Verdict.FAIL and answers[True] == "passes",
+        error=_in_a_line(given[modes[-1]][1]),
     )
 
 
@@ -111,14 +121,26 @@ def _in_words(answers: dict[bool, str]) -> str:
     return f"torch.autograd.gradcheck {said}."
 
 
-def _torch_says(scene: Scene, *, fast: bool) -> str:
+def _torch_says(scene: Scene, *, fast: bool) -> tuple[str, str]:
+    """Return torch's verdict, and what it raises."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns about low precision, which gradproof can judge
         try:
-            passes = torch.autograd.gradcheck(scene.function, scene.inputs(), fast_mode=fast, raise_exception=False)
+            torch.autograd.gradcheck(scene.function, scene.inputs(), fast_mode=fast)
         except Exception as error:
-            return f"raises {type(error).__name__} about"
-    return "passes" if passes else "fails"
+            kind = type(error).__name__
+            return "fails" if kind == "GradcheckError" else f"raises {kind} about", str(error)
+    return "passes", ""
+
+
+def _in_a_line(text: str) -> str:
+    """Return how many lines a text has, and the first.
+
+    >>> _in_a_line("Jacobian mismatch,\\nnumerical: tensor([[1.]])\\nanalytical: tensor([[2.]])")
+    '3 lines: Jacobian mismatch'
+    """
+    lines = text.strip().splitlines() or [""]
+    return f"{len(lines)} lines: {lines[0].rstrip(',')}" if len(lines) > 1 else lines[0]
 
 
 def played(wanted: str = "") -> Iterator[Shown]:
