@@ -7,7 +7,7 @@ import torch
 from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from gradproof.sparse import GraphConvolution, SparseLinear
+from gradproof.sparse import GraphConvolution, SparseLinear, drop_and_grow_
 
 RING = torch.tensor([[0, 1, 2, 3, 0], [1, 2, 3, 0, 2]])
 STEPS = 4
@@ -32,6 +32,25 @@ def train(net, x, y):
         adam.step()
 
 
+def follows_a_pattern(rank):
+    """Return, eager and compiled, whether a product uses the pattern that rank 0 has changed."""
+    found = []
+    for compiled in (False, True):
+        layer = SparseLinear(8, 4, density=0.5, dtype=torch.float64)
+        together = DistributedDataParallel(layer)
+        run = torch.compile(together, backend="aot_eager") if compiled else together
+        x = torch.randn(3, 8, dtype=torch.float64)
+        for step in range(3):
+            if step == 1 and rank == 0:
+                drop_and_grow_(layer, 0.5)
+            result = run(x)
+            result.square().sum().backward()
+        at = torch.repeat_interleave(layer.crow_indices.diff()), layer.col_indices.long()
+        weight = torch.zeros(4, 8, dtype=torch.float64).index_put(at, layer.weight_values.detach())
+        found.append(torch.allclose(result, x @ weight.T + layer.bias))
+    return found
+
+
 def main(rank, meeting_place, results):
     torch.set_num_threads(1)
     distributed.init_process_group(
@@ -42,7 +61,8 @@ def main(rank, meeting_place, results):
     together = DistributedDataParallel(net)
     known = net[2].pattern.by_rows
     train(together, *(part[share] for part in batch()))
-    torch.save({"state": net.state_dict(), "kept": net[2].pattern.by_rows is known}, results)
+    state, kept = {name: tensor.clone() for name, tensor in net.state_dict().items()}, net[2].pattern.by_rows is known
+    torch.save({"state": state, "kept": kept, "followed": follows_a_pattern(rank)}, results)
     distributed.destroy_process_group()
 
 

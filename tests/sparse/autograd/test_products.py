@@ -294,3 +294,21 @@ def test_products_of_sparse_tensors_keep_every_contract(layout, batch, order):
 
         assert report.passed, report
         assert a.grad is None
+
+
+@pytest.mark.parametrize("layout", ["csr", "csc", "bsr", "bsc"])
+def test_indices_of_32_bits_stay_so(layout):
+    wide = sparse_matrix(layout)
+    compressed, plain = (index.int() for index in Pattern.of(wide).indices)
+    a = torch.sparse_compressed_tensor(
+        compressed, plain, wide.detach().values(), wide.shape, layout=wide.layout, requires_grad=True
+    )
+    dense = random(COLUMNS, 2)
+
+    (matmul(a, dense).sum() + row_sums(row_softmax(a)).sum() + unpack(multiply(a, dense.sum()))[0].sum()).backward()
+    (
+        matmul(wide, dense).sum() + row_sums(row_softmax(wide)).sum() + unpack(multiply(wide, dense.sum()))[0].sum()
+    ).backward()
+
+    assert {index.dtype for index in Pattern.of(a.grad).indices} == {torch.int32}
+    assert torch.allclose(a.grad.to_dense(), wide.grad.to_dense())

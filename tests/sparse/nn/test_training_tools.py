@@ -65,6 +65,7 @@ def test_two_processes_end_where_one_does_with_the_joined_batch(tmp_path):
         assert ranks[0]["state"][name].equal(ranks[1]["state"][name]), name
         assert torch.allclose(ranks[0]["state"][name], tensor, rtol=1e-12, atol=1e-14), name
     assert [rank["kept"] for rank in ranks] == [True, True]  # no process sorts its entries again at every step
+    assert [rank["followed"] for rank in ranks] == [[True, True], [True, True]]
 
 
 def gradients(run, layer, x):
@@ -168,3 +169,21 @@ def test_a_layer_made_without_memory_is_filled_by_its_state(name, tmp_path):
     empty.load_state_dict(torch.load(tmp_path / "state"), assign=True)
 
     assert empty(x).equal(layer(x))
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_scaler_of_gradients_trains_layers_in_half_precision(name):
+    layer, x = LAYERS[name](), torch.randn(4, 3)
+    sgd, scaler = torch.optim.SGD(layer.parameters(), lr=0.1), torch.amp.GradScaler("cpu", init_scale=1024.0)
+    losses = []
+    for _ in range(20):
+        sgd.zero_grad()
+        with torch.autocast("cpu", dtype=torch.float16):
+            loss = layer(x).square().mean()
+        scaler.scale(loss).backward()
+        scaler.step(sgd)
+        scaler.update()
+        losses.append(float(loss.detach()))
+
+    assert losses[-1] < 0.5 * losses[0]
+    assert all(parameter.grad.isfinite().all() for parameter in layer.parameters())
