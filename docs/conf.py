@@ -9,8 +9,16 @@ exclude_patterns = ["_build"]
 myst_enable_extensions = ["attrs_block", "colon_fence", "deflist"]
 myst_heading_anchors = 3
 autodoc_typehints = "description"
+autodoc_type_aliases = {  # the text names the values
+    "Contracts": "str | Sequence[str] | None",
+    "Modes": "str | Sequence[str] | None",
+    "Order": "int",
+    "Coverage": "str",
+    "ContractNames": "Sequence[str]",
+}
 autodoc_member_order = "bysource"
 autodoc_class_signature = "separated"
+autodoc_default_options = {"exclude-members": "__new__, extra_repr"}  # Python's own
 napoleon_google_docstring = True
 html_theme = "furo"
 html_title = "gradproof"

@@ -13,7 +13,7 @@ from typing import get_args
 import pytest
 
 import gradproof
-from gradproof._options import CONTRACT_GROUPS, ContractName, Contracts
+from gradproof._options import CONTRACT_GROUPS, ContractLiteral, ContractName
 
 SOURCE = Path(gradproof.__file__).parents[1]
 CACHE = Path(__file__).parents[1] / ".mypy_cache" / "users"
@@ -102,7 +102,7 @@ def complaints(request, tmp_path_factory) -> dict[str, set[int]]:
 
 
 def test_the_types_name_every_contract():
-    assert set(get_args(Contracts)) == {*map(str, ContractName), *CONTRACT_GROUPS}
+    assert set(get_args(ContractLiteral)) == {*map(str, ContractName), *CONTRACT_GROUPS}
 
 
 def test_the_package_says_that_it_is_typed():

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Unpack
 
 from gradproof._examine import examine
-from gradproof._options import CheckOptions, Contracts, Coverage, Mode, Options, Order, modes_of
+from gradproof._options import CheckOptions, Contracts, Coverage, Modes, Options, Order, modes_of
 from gradproof._report import GradientError, Report
 
 
@@ -15,11 +15,11 @@ def check(
     inputs: Any,
     *,
     wrt: int | str | Sequence[int | str] | None = None,
-    modes: Mode | Sequence[Mode] | None = None,
+    modes: Modes = None,
     order: Order = 1,
     coverage: Coverage = "probe",
     masked: bool = False,
-    contracts: Contracts | Sequence[Contracts] | None = None,
+    contracts: Contracts = None,
     rtol: float = 0.0,
     atol: float = 0.0,
     nondet_tol: float = 0.0,

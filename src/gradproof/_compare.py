@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from gradproof._examine import publish, session
-from gradproof._options import Contracts, Options
+from gradproof._options import ContractNames, Options
 from gradproof._report import GradientError, Report
 from gradproof.engine.results import Checked
 from gradproof.errors import InputError
@@ -23,7 +23,7 @@ class CompareOptions(TypedDict, total=False):
 
     wrt: int | str | Sequence[int | str] | None
     draws: int
-    contracts: Sequence[Contracts]
+    contracts: ContractNames
     seed: int | None
 
 
@@ -34,7 +34,7 @@ def compare(
     *,
     wrt: int | str | Sequence[int | str] | None = None,
     draws: int = DRAWS,
-    contracts: Sequence[Contracts] = (),
+    contracts: ContractNames = (),
     seed: int | None = None,
 ) -> Report:
     """Compare the values and the gradients of two implementations as closely as their precision allows.

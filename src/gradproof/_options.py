@@ -17,11 +17,14 @@ NUMBERS = ("rtol", "atol", "nondet_tol", "step", "min_resolution", "budget")  # 
 Mode = Literal["reverse", "forward"]
 Order = Literal[1, 2]
 Coverage = Literal["probe", "full"]
-Contracts = Literal[
+ContractLiteral = Literal[
     "linear", "repeatable", "undefined", "attributes", "no-mutation", "contiguity", "detached", "batched",
     "undefined-forward", "no-mutation-forward", "batched-forward",
     "kernel", "bounds", "initialised", "alignment", "streams",
 ]  # fmt: skip
+ContractNames = Sequence[ContractLiteral]
+Modes = Mode | Sequence[Mode] | None
+Contracts = ContractLiteral | ContractNames | None
 
 
 class ContractName(enum.StrEnum):
@@ -55,11 +58,11 @@ class CheckOptions(TypedDict, total=False):
     """The keywords of `gradproof.check`, for functions that pass them on."""
 
     wrt: int | str | Sequence[int | str] | None
-    modes: Mode | Sequence[Mode] | None
+    modes: Modes
     order: Order
     coverage: Coverage
     masked: bool
-    contracts: Contracts | Sequence[Contracts] | None
+    contracts: Contracts
     rtol: float
     atol: float
     nondet_tol: float
