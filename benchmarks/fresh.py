@@ -212,7 +212,7 @@ FRESH: tuple[Specimen, ...] = (
         lambda x: torch.rot90(x, 1).exp(),
         lambda g, x: torch.rot90(g * torch.rot90(x, 1).exp(), 1),
         normal(4, 4),
-        diagnosis="",
+        diagnosis="flipped",
     ),
     specimen(
         "permuted-batch",

@@ -163,7 +163,7 @@ INDEX_MAPS = (
         lambda x: x.gather(1, COLUMNS),
         _gathered_down,
         normal(4, 4),
-        names="misplaced",
+        names="misplaced wrong-dimension",
     ),
     place("source and target of edges swapped", _passed_on, _passed_forward, normal(6, 3), names="transposed"),
     place(

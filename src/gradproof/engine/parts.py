@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod, sqrt
 from typing import Any
 
@@ -103,10 +103,15 @@ class Part:
         axes = [axis.number for axis in self.axes]
         return [(one, other) for k, one in enumerate(axes) for other in axes[k + 1 :]]
 
-    def swapped(self, xp: Any, vector: Array, *, pair: tuple[int, int]) -> Array:
-        """Read a vector as this tensor with two dimensions exchanged, and exchange them back."""
+    def exchanged(self, pair: tuple[int, int]) -> Part:
+        """Return this tensor with two dimensions exchanged."""
         laid = list(self.shape)
         laid[pair[0]], laid[pair[1]] = laid[pair[1]], laid[pair[0]]
+        return replace(self, shape=tuple(laid))
+
+    def swapped(self, xp: Any, vector: Array, *, pair: tuple[int, int]) -> Array:
+        """Read a vector as this tensor with two dimensions exchanged, and exchange them back."""
+        laid = self.exchanged(pair).shape
         whole = vector.reshape(*laid, 2) if self.is_complex else vector.reshape(laid)
         return xp.swapaxes(whole, *pair).reshape(-1)
 

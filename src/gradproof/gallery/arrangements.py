@@ -27,6 +27,12 @@ def _differences_off(g: Tensor, x: Tensor) -> Tensor:
     return result
 
 
+def _in_front(g: Tensor, x: Tensor) -> Tensor:
+    result = torch.zeros_like(x)
+    result[:, :3] = g
+    return result
+
+
 ARRANGEMENTS = (
     specimen(
         "matmul-not-transposed",
@@ -158,6 +164,39 @@ ARRANGEMENTS = (
         lambda g, _x: g[:, :-1],
         normal(3, 6),
         diagnosis="shifted",
+    ),
+    specimen(
+        "top-k-in-front",
+        "A top-k whose gradient is written to the first k places",
+        lambda x: x.topk(3, -1).values,
+        _in_front,
+        normal(4, 7),
+        diagnosis="misplaced",
+    ),
+    specimen(
+        "sort-not-inverted",
+        "A sort whose gradient is gathered where it should be scattered",
+        lambda x: x.sort(-1).values ** 2,
+        lambda g, x: (2 * g * x.sort(-1).values).gather(-1, x.argsort(-1)),
+        normal(3, 6),
+        diagnosis="misplaced",
+    ),
+    specimen(
+        "flip-forgotten",
+        "A reversed sequence whose gradient is not reversed",
+        lambda x: x.exp().flip(0),
+        lambda g, x: g * x.exp(),
+        normal(6, 2),
+        diagnosis="flipped",
+    ),
+    specimen(
+        "gain-over-columns",
+        "A gain whose gradient is summed over the columns, not the rows",
+        lambda x, w: x * w,
+        lambda g, x, w: (g * w, (g * x).sum(1)),
+        normal(5, 5),
+        normal(5, seed=2),
+        diagnosis="wrong-dimension",
     ),
     specimen(
         "product-mixed",

@@ -12,6 +12,8 @@ from gradproof.gallery.specimen import Specimen, normal, positive, specimen
 
 FORM = torch.tensor([[1.0, 2.0, -1.0], [0.5, 1.5, 3.0], [-2.0, 0.2, 0.7]], dtype=torch.float64)
 EPS = 1e-2
+SOURCES, TARGETS = torch.tensor([0, 0, 1, 2, 3, 3, 1]), torch.tensor([1, 2, 2, 0, 2, 3, 0])
+DEGREES = torch.bincount(TARGETS)[:, None]
 
 
 class OverwrittenByValue(torch.autograd.Function):
@@ -82,6 +84,25 @@ def _gelu_tanh(g: Tensor, x: Tensor) -> Tensor:
     c = math.sqrt(2 / math.pi)
     t = torch.tanh(c * (x + 0.044715 * x**3))
     return g * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * c * (1 + 3 * 0.044715 * x * x))
+
+
+def _root_mean_square(x: Tensor) -> Tensor:
+    normed: Tensor = x * (x.pow(2).mean(-1, keepdim=True) + EPS).rsqrt()
+    return normed
+
+
+def _root_mean_square_summed(g: Tensor, x: Tensor) -> Tensor:
+    r = (x.pow(2).mean(-1, keepdim=True) + EPS).rsqrt()
+    return g * r - x * r**3 * (g * x).sum(-1, keepdim=True)
+
+
+def _softmax_added(g: Tensor, x: Tensor) -> Tensor:
+    y = x.softmax(-1)
+    return y * (g + (g * y).sum(-1, keepdim=True))
+
+
+def _neighbours(x: Tensor) -> Tensor:
+    return torch.zeros_like(x).index_add(0, TARGETS, x[SOURCES]) / DEGREES
 
 
 def _in_half(g: Tensor, x: Tensor) -> Tensor:
@@ -160,6 +181,39 @@ TERMS = (
         lambda g, x: g * (1 - x.tanh() ** 2),
         normal(3, 3),
         diagnosis="missing-term",
+    ),
+    specimen(
+        "softmax-correction-added",
+        "A softmax whose correction is added, not subtracted",
+        lambda x: x.softmax(-1),
+        _softmax_added,
+        normal(3, 5),
+        diagnosis="wrong-term",
+    ),
+    specimen(
+        "root-mean-square-summed",
+        "A root-mean-square norm whose correction is a sum, not a mean",
+        _root_mean_square,
+        _root_mean_square_summed,
+        normal(4, 6),
+        diagnosis="wrong-term",
+    ),
+    specimen(
+        "weight-forgotten",
+        "A weighted sine whose gradient leaves out the weight",
+        lambda x, w: x.sin() * w,
+        lambda g, x, w: (g * x.cos(), g * x.sin()),
+        normal(4, 5),
+        positive(4, 5, seed=2),
+        diagnosis="wrong-factor",
+    ),
+    specimen(
+        "degree-forgotten",
+        "A mean over neighbours whose gradient is not divided by their number",
+        _neighbours,
+        lambda g, x: torch.zeros_like(x).index_add(0, SOURCES, g[TARGETS]),
+        normal(4, 3),
+        diagnosis="wrong-factor",
     ),
     Specimen(
         name="saved-overwritten",

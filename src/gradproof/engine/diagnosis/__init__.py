@@ -10,7 +10,18 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 
-from gradproof.engine.diagnosis import arrangement, evaluation_point, incoming_gradient, regions, scale, sums, terms
+from gradproof.engine.diagnosis import (
+    arrangement,
+    evaluation_point,
+    incoming_gradient,
+    index_maps,
+    product_rule,
+    regions,
+    scale,
+    sums,
+    tensor_factors,
+    terms,
+)
 from gradproof.engine.diagnosis.block import SOME, Block, block_of
 from gradproof.engine.diagnosis.case import CERTAIN, HUGE, LEAST_FIT, ZERO, Case
 from gradproof.engine.diagnosis.measurements import Measurements, OutOfBudgetError, norm_of
@@ -20,7 +31,10 @@ from gradproof.engine.subject import DerivativeError, Subject
 from gradproof.engine.thresholds import CLEARLY, FEW
 from gradproof.engine.verdict import Judgement
 
-WHOLE: tuple[Callable[[Case], Iterator[Diagnosis]], ...] = (
+Hypothesis = Callable[[Case], Iterator[Diagnosis]]
+OfBlock = Callable[[Case, Block], Iterator[Diagnosis]]
+
+WHOLE: tuple[Hypothesis, ...] = (
     incoming_gradient.ignored,
     regions.wrongly_zero,
     scale.factor,
@@ -28,29 +42,38 @@ WHOLE: tuple[Callable[[Case], Iterator[Diagnosis]], ...] = (
     arrangement.conjugate,
     arrangement.transposed,
     arrangement.shifted,
+    arrangement.flipped,
     scale.factor_somewhere,
     sums.missing_sum,
+    regions.missing_mask,
+    incoming_gradient.repeated,
     sums.doubled_sum,
     incoming_gradient.reduced,
-    regions.missing_mask,
+    sums.summed_operand,
     arrangement.adjoint,  # last, since it takes evaluations: tried for a large function only if nothing else fits
 )
-BY_TERMS: tuple[
-    Callable[[Case], Iterator[Diagnosis]], ...
-] = (  # tried later, since they also fit many of the mistakes above
+FACTORS: tuple[OfBlock, ...] = (tensor_factors.forgotten,)
+BY_TERMS: tuple[Hypothesis, ...] = (  # tried later, since they also fit many of the mistakes above
     terms.residual,
     terms.symmetric,
     incoming_gradient.passed_through,
-    terms.held_constant,
+    product_rule.held_constant,
     regions.one_sided,
 )
-ENTRYWISE: tuple[Callable[[Case, Block], Iterator[Diagnosis]], ...] = (
+ENTRYWISE: tuple[OfBlock, ...] = (
     sums.overwritten,
+    index_maps.found_elsewhere,
     regions.missing_mask_in_columns,
+    index_maps.rearranged,
+    index_maps.wrong_dimension,
+    index_maps.elsewhere,
+    index_maps.transposed_between_factors,
+    regions.inverted,
+    regions.extra_entries,
     terms.dropped_entries,
     terms.outer_product,
 )
-OF_A_SAMPLE: tuple[Callable[[Case, Block], Iterator[Diagnosis]], ...] = (regions.missing_mask_in_columns,)
+OF_A_SAMPLE: tuple[OfBlock, ...] = (index_maps.found_elsewhere, regions.missing_mask_in_columns)
 
 
 def diagnosed(subject: Subject, judgement: Judgement, seed: int) -> Judgement:
@@ -84,18 +107,21 @@ def _candidates(case: Case) -> tuple[Diagnosis, ...]:
     if not case.significant or case.isolated:
         return ()
     found = _ranked(evaluation_point.overwritten_state(case))
-    for families in (WHOLE[:-1], WHOLE[-1:], BY_TERMS) if case.measurements.large else (WHOLE, BY_TERMS):
+    for families in (WHOLE[:-1], WHOLE[-1:]) if case.measurements.large else (WHOLE,):
         found = found or _ranked(one for family in families for one in _affordable(family(case)))
     if found:
         return found
     block = block_of(case)
-    if block is not None:
-        entrywise = ENTRYWISE if case.sample is None else OF_A_SAMPLE
-        found = _ranked(one for family in entrywise for one in family(case, block))
+    found = _of_block(FACTORS, case, block)
+    found = found or _ranked(one for family in BY_TERMS for one in _affordable(family(case)))
+    found = found or _of_block(ENTRYWISE if case.sample is None else OF_A_SAMPLE, case, block)
     found = found or _ranked(_affordable(evaluation_point.wrong_point(case)))
-    if not found and block is not None:
-        found = tuple(evaluation_point.approximate(case, block))
-    return found
+    found = found or _of_block((tensor_factors.exchanged,), case, block)
+    return found or (() if block is None else tuple(evaluation_point.approximate(case, block)))
+
+
+def _of_block(families: tuple[OfBlock, ...], case: Case, block: Block | None) -> tuple[Diagnosis, ...]:
+    return () if block is None else _ranked(one for family in families for one in family(case, block))
 
 
 def _affordable(candidates: Iterator[Diagnosis]) -> Iterator[Diagnosis]:

@@ -27,6 +27,15 @@ def transposed(case: Case) -> Iterator[Diagnosis]:
         )
     if operand_part is None:
         return
+    for pair in operand_part.swaps() if operand_part.size == part.size and operand_part.shape != part.shape else ():
+        laid = operand_part.exchanged(pair)
+        yield Diagnosis(
+            name="transposed",
+            message=f"{case.subject_line} is right after dimensions {pair[0]} and {pair[1]} of {operand_part.path} are "
+            "exchanged.",
+            fit=case.fit_as_right(laid.swapped(case.xp, claim, pair=pair) for claim in case.claims),
+            hint=hint,
+        )
     for pair in operand_part.swaps():
         yield Diagnosis(
             name="transposed",
@@ -142,6 +151,38 @@ def shifted(case: Case) -> Iterator[Diagnosis]:
             changes = (partial(move, case.xp, offset=offset) for move in (axis.shifted, axis.rolled))
             fit = max(case.fit_changed_operand(change, operand_part) for change in changes)
             yield _shift(f"{case.subject_line} is that of {_a(case.given)} shifted by one", axis.number, fit)
+
+
+def flipped(case: Case) -> Iterator[Diagnosis]:
+    """Diagnose a product, or an operand, that is reversed along some of its dimensions."""
+    part, operand_part = case.result_part, case.only_operand_part
+    for axes in _some(part.axes):
+        flipped = [_reversed(case, axes, claim) for claim in case.claims]
+        yield _flip(f"{case.subject_line} is reversed", axes, case.fit_as_right(flipped))
+    for axes in _some(operand_part.axes) if operand_part is not None else ():
+        fit = case.fit_changed_operand(partial(_reversed, case, axes), operand_part) if operand_part else 0.0
+        yield _flip(f"{case.subject_line} is that of {_a(case.given)} reversed", axes, fit)
+
+
+def _some(axes: list[Axis]) -> Iterator[tuple[Axis, ...]]:
+    """Yield every selection of up to three dimensions."""
+    for count in range(1, FEW + 1):
+        yield from combinations(axes, count)
+
+
+def _reversed(case: Case, axes: tuple[Axis, ...], vector: Array) -> Array:
+    for axis in axes:
+        vector = case.xp.flip(axis.split(vector), (1,)).reshape(vector.shape)
+    return vector
+
+
+def _flip(what: str, axes: tuple[Axis, ...], fit: float) -> Diagnosis:
+    return Diagnosis(
+        name="flipped",
+        message=f"{what} along dimension {' and '.join(str(axis.number) for axis in axes)}.",
+        fit=fit,
+        hint="Look for a flip that is missing or one too many: of a kernel, of a running sum, of a reversed sequence.",
+    )
 
 
 def _fit_of_shifted_product(case: Case, axis: Axis, offset: int) -> float:

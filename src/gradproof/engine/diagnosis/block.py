@@ -17,14 +17,17 @@ SOME = 16  # columns, rows of each column, tensors or points that are examined i
 class Block:
     """Claimed and measured entries of the Jacobian. Rows are outputs, columns are inputs.
 
-    `slack` is how far an entry may be off. `complete` says for each column whether the rows include every output that
-    it influences. `products` are the claimed and the measured gradients in these columns for each operand of the case,
-    in reverse mode.
+    `rows` and `columns` are their coordinates; `rows` is None if they are products with operands. `slack` is how
+    far an entry may be off. `complete` says for each column whether the rows include every output that it influences.
+    `products` are the claimed and the measured gradients in these columns for each operand of the case, in reverse
+    mode.
     """
 
     claimed: Array
     right: Array
     slack: Array
+    rows: Array
+    columns: Array
     complete: list[bool]
     products: list[tuple[Array, Array]]
 
@@ -62,7 +65,8 @@ def block_of(case: Case) -> Block | None:
     unknown = ~xp.isfinite(bars)
     slack = CLEARLY * xp.where(unknown, xp.zeros_like(bars), bars) + ZERO * largest
     right = xp.where(unknown, claimed, right)
-    return Block(claimed, right, xp.where(unknown, slack + largest, slack), complete, products)
+    slack = xp.where(unknown, slack + largest, slack)
+    return Block(claimed, right, slack, rows, columns, complete, products)
 
 
 def _of_sample(case: Case) -> Block:
@@ -71,7 +75,8 @@ def _of_sample(case: Case) -> Block:
     claimed, right = xp.stack(case.claimed), xp.stack(case.right_values)
     slack = CLEARLY * xp.stack([known.bar for known in case.known]) + ZERO * float(abs(right).max())
     products = list(zip(case.claimed, case.right_values, strict=True))
-    return Block(claimed, right, slack, [False] * int(case.sample.shape[0]), products)
+    columns = case.input.start + case.sample
+    return Block(claimed, right, slack, None, columns, [False] * int(case.sample.shape[0]), products)
 
 
 def _columns(case: Case) -> Array:

@@ -14,7 +14,7 @@ from gradproof.engine.options import tolerance_hint
 from gradproof.engine.parts import Part
 from gradproof.engine.results import Diagnosis
 from gradproof.engine.subject import Array
-from gradproof.engine.thresholds import ALIKE, CLEARLY, FEW, SLIGHT, TWO_DIGITS
+from gradproof.engine.thresholds import ALIKE, CLEARLY, FEW, SLIGHT, TRACE, TWO_DIGITS
 
 CAST = "Look for a cast to a lower precision in the backward."
 DIFFERENT = (
@@ -25,6 +25,9 @@ ADVICE = (
     "Look for an in-place change of what the forward saved (x.mul_(…), out=, a buffer used again), and for a saved "
     "tensor that is not the one meant."
 )
+
+LEFT_OUT = "Look for a weight, a scale or a norm of the forward that the backward does not multiply or divide by."
+VALUE = "the function's value"
 
 
 def overwritten_state(case: Case) -> Iterator[Diagnosis]:
@@ -66,12 +69,20 @@ def wrong_point(case: Case) -> Iterator[Diagnosis]:
         return
     for text, place in islice(_places(case), SOME):
         left = off(measurements.rough_slopes(direction[None], place)[0])
-        yield Diagnosis(
-            name="stale",
-            message=f"{case.subject_line} is right for another point: for {text}.",
-            fit=CERTAIN * max(0.0, 1 - left / whole),
-            hint=ADVICE,
-        )
+        if not left <= SLIGHT * whole:
+            continue
+        name, also, hint = _cause(case, text)
+        message = f"{case.subject_line} is right for another point: for {text}{also}."
+        yield Diagnosis(name=name, message=message, fit=CERTAIN * (1 - left / whole), hint=hint)
+
+
+def _cause(case: Case, text: str) -> tuple[str, str, str]:
+    """Return a name, what the message adds, and a hint, for a claim that is right at the point in `text`."""
+    if text.startswith("1 in"):
+        return "wrong-factor", ", as if this factor were left out", LEFT_OUT
+    if text.startswith(VALUE) and _is_normalisation(case):
+        return "wrong-factor", ", as if a norm or a deviation that it divides by were left out", LEFT_OUT
+    return "stale", "", ADVICE
 
 
 def approximate(case: Case, block: Block) -> Iterator[Diagnosis]:
@@ -103,18 +114,30 @@ def _places(case: Case) -> Iterator[tuple[str, Array]]:
     point, values = measurements.subject.point, measurements.subject.centre
     own = part.of(point)
     found: list[tuple[str, Part, Array]] = [
-        (f"the function's value {output.path} in place of {part.path}", part, output.of(values))
+        (f"{VALUE} {output.path} in place of {part.path}", part, output.of(values))
         for output in measurements.outputs[:2]
         if _is_like(part, output)
     ]
     for other in [other for other in measurements.inputs if other != part and _is_like(part, other)][:2]:
         found.append((f"{other.path} in place of {part.path}", part, other.of(point)))
         found.append((f"{part.path} in place of {other.path}", other, own))
+    for other in [each for each in measurements.inputs[:FEW] if each != part and not each.is_complex]:
+        found.append((f"1 in place of {other.path}", other, 1.0 + 0.0 * other.of(point)))
     for other in [part, *(each for each in measurements.inputs[:3] if each.path != part.path)]:
         found += [(text.format(other.path), other, value) for text, value in _changes(other, other.of(point))]
     for text, other, value in found:
         if other.is_complex or not _leaves_the_domain(other.of(point), value):
             yield text, measurements.directions(other, [value - other.of(point)])[0]
+
+
+def _is_normalisation(case: Case) -> bool:
+    """Return True if the function does not change its own value, as a normalisation to a unit of size."""
+    subject, part = case.measurements.subject, case.only_operand_part
+    if part is None:
+        return False
+    value = part.of(subject.centre)
+    place = case.measurements.directions(case.result_part, [value - case.result_part.of(subject.point)])[0]
+    return norm_of([part.of(case.measurements.value_at(place)) - value]) <= TRACE * norm_of([value])
 
 
 def _is_like(part: Part, other: Part) -> bool:

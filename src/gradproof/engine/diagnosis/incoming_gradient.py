@@ -6,9 +6,11 @@ from collections.abc import Iterator
 
 from gradproof.engine.diagnosis.case import CERTAIN, ZERO, Case
 from gradproof.engine.diagnosis.measurements import norm_of
-from gradproof.engine.parts import Part
+from gradproof.engine.parts import Axis, Part
 from gradproof.engine.results import Diagnosis
 from gradproof.engine.subject import Array
+
+OMITTED = "The derivative of the function itself is not multiplied in: a straight-through rule, or a factor left out."
 
 
 def ignored(case: Case) -> Iterator[Diagnosis]:
@@ -65,9 +67,32 @@ def passed_through(case: Case) -> Iterator[Diagnosis]:
         name="pass-through",
         message=f"{case.subject_line} is the {case.given} itself.",
         fit=case.fit_claims([case.observed(part.of(operand)) for operand in case.operands]),
-        hint="The derivative of the function itself is not multiplied in: a straight-through rule, or a factor left "
-        "out.",
+        hint=OMITTED,
     )
+
+
+def repeated(case: Case) -> Iterator[Diagnosis]:
+    """Diagnose claims that are the operand itself, repeated along a dimension that the function reduces."""
+    part, own, xp = case.only_operand_part, case.result_part, case.xp
+    if part is None or part.is_complex or own.is_complex:
+        return
+    for axis in own.axes:
+        if part.size * axis.length == own.size:
+            spread = [
+                axis.split(xp.zeros_like(claim)) + _thin(axis, part.of(operand))
+                for claim, operand in zip(case.claims, case.operands, strict=True)
+            ]
+            yield Diagnosis(
+                name="pass-through",
+                message=f"{case.subject_line} is the {case.given} itself, repeated along dimension {axis.number}.",
+                fit=case.fit_claims(case.observed(each.reshape(-1)) for each in spread),
+                hint=OMITTED,
+            )
+
+
+def _thin(axis: Axis, operand: Array) -> Array:
+    """Return an operand in the shape of a tensor whose dimension `axis` has one entry."""
+    return operand.reshape(-1, 1, axis.below)
 
 
 def _averaged(part: Part, row: Array) -> Array:

@@ -81,6 +81,11 @@ class Measurements:
             ahead, behind = (self.subject.evaluate_many(place + sign * directions, 1.0) for sign in (1.0, -1.0))
         return (ahead - behind) * 0.5
 
+    def value_at(self, place: Array) -> Array:
+        """Evaluate the function at the point plus `place`."""
+        self._spend(1)
+        return self.subject.evaluate(place, 1.0)
+
     def evaluate_elsewhere(self) -> None:
         """Call the function at another point. Its derivative at the point must not change by this."""
         self._spend(1)

@@ -36,9 +36,17 @@ def wrongly_zero(case: Case) -> Iterator[Diagnosis]:
         fit = case.fit_claims(case.right_after(lambda product: product * mask, lambda test: test * mask))
     if int(missing.sum()) and int(kept.sum()):
         yield from _partly_lost(case, missing, kept, fit)
-    elif int(missing.sum()):
-        elsewhere = int(_not_small(case, case.claimed).sum()) if case.full else 0
-        yield _inverted(case, int(missing.sum()), elsewhere) if elsewhere else _detached(case)
+    elif int(missing.sum()) and not (case.full and bool(_not_small(case, case.claimed).any())):
+        yield _detached(case)
+
+
+def inverted(case: Case, _block: Block) -> Iterator[Diagnosis]:
+    """Diagnose claims that are zero in all entries in which they should not be, and not zero in others."""
+    if not case.full:
+        return
+    relevant, claimed = _not_small(case, case.right_values), _not_small(case, case.claimed)
+    if bool(relevant.any()) and bool(claimed.any()) and not bool((relevant & claimed).any()):
+        yield _inverted(case, int(relevant.sum()), int(claimed.sum()))
 
 
 def missing_mask(case: Case) -> Iterator[Diagnosis]:
@@ -102,6 +110,20 @@ def missing_mask_in_columns(case: Case, block: Block) -> Iterator[Diagnosis]:
             message=f"{case.subject_line} is right in the entries that the function depends on, and not zero in those "
             f"that it does not depend on: {extra} of {extra + right} that were examined.",
             fit=CERTAIN,
+            hint=MISSING,
+        )
+
+
+def extra_entries(case: Case, block: Block) -> Iterator[Diagnosis]:
+    """Diagnose a Jacobian whose entries are right, but for some that should be zero and are not."""
+    should, wrong = abs(block.right) > block.slack, block.wrong
+    extra, right = wrong & ~should, should & ~wrong
+    if block.rows is not None and min(int(extra.sum()), int(right.sum())) >= FEW and not bool((wrong & should).any()):
+        yield Diagnosis(
+            name="mask",
+            message=f"Every entry of the Jacobian for {case.what} is right, but for {int(extra.sum())} of "
+            f"{int((should | extra).sum())} that should be zero and are not.",
+            fit=LEAST_FIT,
             hint=MISSING,
         )
 

@@ -68,10 +68,10 @@ def _advice(size: float, known: str | None) -> str:
     return "Look for a constant of the forward that the backward leaves out, inverts or applies twice."
 
 
-def named(size: float, case: Case) -> str | None:
+def named(size: float, case: Case, accuracy: float = SAME) -> str | None:
     """Return a factor in words if it is a usual one (2, ½, π, the number of entries, …), else None."""
     magnitude, sign = abs(size), "−" if size < 0 else ""
-    slack = SAME + case.noise / max(case.disagreement, 1e-300)
+    slack = accuracy + case.noise / max(case.disagreement, 1e-300)
     for number, text in _expected(case):
         if math.isclose(magnitude, number, rel_tol=slack):
             return sign + text

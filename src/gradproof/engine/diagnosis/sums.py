@@ -10,6 +10,7 @@ from gradproof.engine.diagnosis.block import Block
 from gradproof.engine.diagnosis.case import CERTAIN, SAME, Case
 from gradproof.engine.parts import Axis
 from gradproof.engine.results import Diagnosis
+from gradproof.engine.subject import Array
 
 
 def missing_sum(case: Case) -> Iterator[Diagnosis]:
@@ -41,6 +42,24 @@ def doubled_sum(case: Case) -> Iterator[Diagnosis]:
                 fit=case.fit_claims(size * mean for mean in means),
                 hint="Sum over the dimensions along which the forward broadcast this input, and over no others.",
             )
+
+
+def summed_operand(case: Case) -> Iterator[Diagnosis]:
+    """Diagnose a product for which the operand is summed, or averaged, over a dimension first."""
+    part = case.only_operand_part
+    for axis in part.axes if part is not None and len(part.axes) > 1 else []:
+        for how, size in (("averaged", 1), ("summed", axis.length)):
+            change = partial(_summed, case, axis, size)
+            yield Diagnosis(
+                name="doubled-sum",
+                message=f"{case.subject_line} is that of an {case.given} which is {how} over dimension {axis.number}.",
+                fit=case.fit_changed_operand(change, part) if part is not None else 0.0,
+                hint=f"Look at a sum of the {case.given} that should keep a dimension, or go over segments.",
+            )
+
+
+def _summed(case: Case, axis: Axis, size: int, operand: Array) -> Array:
+    return size * axis.averaged(case.xp, operand)
 
 
 def _is_constant_along(case: Case, axis: Axis) -> bool:

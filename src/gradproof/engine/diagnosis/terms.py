@@ -7,49 +7,14 @@ from collections.abc import Iterator
 from functools import partial
 
 from gradproof.engine.diagnosis.block import Block
-from gradproof.engine.diagnosis.case import CERTAIN, LEAST_FIT, SAME, ZERO, Case
+from gradproof.engine.diagnosis.case import CERTAIN, LEAST_FIT, SAME, Case
 from gradproof.engine.diagnosis.measurements import multiple_of
-from gradproof.engine.diagnosis.scale import named
+from gradproof.engine.diagnosis.outer_products import crossed, groups
+from gradproof.engine.diagnosis.product_rule import PRODUCT, wrong_term
 from gradproof.engine.parts import Part
 from gradproof.engine.results import Diagnosis
 from gradproof.engine.subject import Array
 from gradproof.engine.thresholds import FEW, TRACE
-
-PRODUCT = (
-    "Look for a term of the product rule that is missing: every factor that depends on the input is differentiated."
-)
-
-
-def held_constant(case: Case) -> Iterator[Diagnosis]:
-    """Diagnose a product y = s(x)·x of which only one factor is differentiated.
-
-    If s is treated as a constant, the claimed derivative along x is y. If x is, the missing derivative along x is y.
-    """
-    if not case.reverse or case.degrees_of_freedom < 2:
-        return
-    values = case.measurements.subject.centre
-    point = case.result_part.of(case.measurements.subject.point)
-    expected = [float((operand * values).sum()) for operand in case.operands]
-    claimed = [float((claim * point).sum()) for claim in case.claims]
-    gaps = [right - claim for right, claim in zip(_along(case, point), claimed, strict=True)]
-    size = math.sqrt(sum(gap * gap for gap in gaps))
-    scale = math.sqrt(sum(each * each for each in expected))
-    if not scale > ZERO * size or not size > SAME * scale:
-        return
-    forms = (
-        ("is right if one factor of the value is treated as a constant", claimed),
-        ("lacks the term in which the input itself is the factor", gaps),
-    )
-    for text, observed in forms:
-        multiple = sum(one * other for one, other in zip(observed, expected, strict=True)) / scale**2
-        left = math.sqrt(sum((one - multiple * other) ** 2 for one, other in zip(observed, expected, strict=True)))
-        if named(multiple, case):
-            yield Diagnosis(
-                name="missing-term",
-                message=f"{case.subject_line} {text}: a term of a product rule is missing.",
-                fit=CERTAIN * max(0.0, 1 - left / (TRACE * abs(multiple) * scale)),
-                hint=PRODUCT,
-            )
 
 
 def residual(case: Case) -> Iterator[Diagnosis]:
@@ -110,41 +75,62 @@ def symmetric(case: Case) -> Iterator[Diagnosis]:
 
 
 def outer_product(case: Case, block: Block) -> Iterator[Diagnosis]:
-    """Diagnose a missing term of rank one or two, as from a norm or a mean that all entries share."""
+    """Diagnose a term of rank one or two, as from a norm or a mean that all entries share.
+
+    It is missing, or the entries that it alone makes are all the same multiple of the right ones.
+    """
     missing = case.xp.where(block.wrong, block.right - block.claimed, 0.0 * block.right)
-    explained, whole, groups = 0.0, 0.0, 0
-    for rows, columns in _groups(missing != 0):
-        piece = missing[rows][:, columns]
+    explained, examined, whole, ratios = 0.0, 0.0, 0.0, []
+    for rows, columns in groups(missing != 0):
+        piece, slack = missing[rows][:, columns], block.slack[rows][:, columns]
         square = float((piece * piece).sum())
         whole += square
         width = min(len(rows), len(columns))
         if width < FEW:
             continue
-        rest = piece - _through_largest(case, piece)
+        examined += square
+        rest = piece - crossed(piece)
         if width >= 2 * FEW - 1:
-            rest = rest - _through_largest(case, rest)
-        left = abs(rest) - block.slack[rows][:, columns]
+            rest = rest - crossed(rest)
+        left = abs(rest) - slack
         left = case.xp.where(left > 0, left, 0.0 * left)
         explained += square - min(square, float((left * left).sum()))
-        groups += 1
-    fit = max(0.0, 1 - math.sqrt(max(0.0, 1 - explained / whole))) if whole > 0 else 0.0
-    if groups and fit > CERTAIN and bool((abs(block.claimed) > block.slack).any()):
-        yield Diagnosis(
-            name="missing-term",
-            message=f"What is missing in {case.what} is an outer product"
-            + (f" in each of {groups} groups of entries" if groups > 1 else "")
-            + ": the term through something that all entries share.",
-            fit=CERTAIN * fit,
-            hint="Look at what the forward shares between entries, a sum, mean, norm, maximum or a softmax's "
-            "denominator: it depends on every input, and its derivative is a term of its own.",
-        )
+        ratios.append(_usual_ratio(block.claimed[rows][:, columns], block.right[rows][:, columns], slack))
+    fit = max(0.0, 1 - math.sqrt(max(0.0, 1 - explained / examined))) if 2 * examined > whole else 0.0
+    if not ratios or fit <= CERTAIN or not bool((abs(block.claimed) > block.slack).any()):
+        return
+    if all(abs(ratio) > TRACE for ratio in ratios):
+        alike = max(ratios) - min(ratios) <= SAME * max(map(abs, ratios))
+        yield wrong_term(case, "through something that all entries share", ratios[0] if alike else None, fit)
+        return
+    yield Diagnosis(
+        name="missing-term",
+        message=f"What is missing in {case.what} is an outer product"
+        + (f" in each of {len(ratios)} groups of entries" if len(ratios) > 1 else "")
+        + ": the term through something that all entries share.",
+        fit=CERTAIN * fit,
+        hint="Look at what the forward shares between entries, a sum, mean, norm, maximum or a softmax's "
+        "denominator: it depends on every input, and its derivative is a term of its own.",
+    )
+
+
+def _usual_ratio(claimed: Array, right: Array, slack: Array) -> float:
+    """Return the ratio to the right ones that most of the wrong entries have; zero if they have none in common."""
+    wrong = abs(claimed - right) > slack
+    counted = wrong & (abs(right) > slack)
+    ratios = sorted((claimed[counted] / right[counted]).tolist())
+    if not ratios:
+        return 0.0
+    ratio: float = ratios[len(ratios) // 2]
+    alike = counted & (abs(claimed - ratio * right) <= slack * max(1.0, abs(ratio)))
+    return ratio if int(alike.sum()) >= FEW and 2 * int(alike.sum()) > int(wrong.sum()) else 0.0
 
 
 def dropped_entries(case: Case, block: Block) -> Iterator[Diagnosis]:
     """Diagnose a Jacobian with some entries wrongly zero and all others right."""
     wrong, gone = block.wrong, block.dropped
     right = ~wrong & (abs(block.right) > block.slack)
-    if int(gone.sum()) < FEW or bool((wrong & ~gone).any()) or int(right.sum()) < FEW:
+    if int(gone.sum()) < 2 or bool((wrong & ~gone).any()) or int(right.sum()) < FEW:
         return
     yield Diagnosis(
         name="missing-term",
@@ -154,17 +140,6 @@ def dropped_entries(case: Case, block: Block) -> Iterator[Diagnosis]:
         hint="Some outputs depend on entries that the backward does not connect them with: a sum, a "
         "normalisation or a neighbour is left out.",
     )
-
-
-def _along(case: Case, point: Array) -> list[float]:
-    """Return the slope along the point itself, contracted with each operand."""
-    if case.full:
-        return [float((right * point).sum()) for right in case.right_values]
-    direction = case.measurements.directions(case.result_part, [case.measurements.step * point])
-    slopes = (
-        case.measurements.rough_slopes(direction) if case.measurements.large else case.measurements.slopes(direction)[0]
-    )
-    return [float((slopes[0] * operand).sum()) / case.measurements.step for operand in case.operands]
 
 
 def _alike(case: Case) -> Part | None:
@@ -182,28 +157,3 @@ def _mirrored(case: Case, fit: float) -> Diagnosis:
         fit=fit,
         hint="An argument that occurs twice, as in X Xᵀ, has a term for each place: the mirrored one is missing.",
     )
-
-
-def _groups(pattern: Array) -> list[tuple[list[int], list[int]]]:
-    """Return the connected components of a sparsity pattern, each as its rows and its columns."""
-    by_row = [{number for number, entry in enumerate(row) if entry} for row in pattern.tolist()]
-    groups: list[tuple[list[int], set[int]]] = []
-    for number, columns in enumerate(by_row):
-        if not columns:
-            continue
-        rows, joined, apart = [number], set(columns), []
-        for group in groups:
-            if group[1] & joined:
-                rows, joined = [*group[0], *rows], joined | group[1]
-            else:
-                apart.append(group)
-        groups = [*apart, (sorted(rows), joined)]
-    return [(rows, sorted(columns)) for rows, columns in groups]
-
-
-def _through_largest(case: Case, piece: Array) -> Array:
-    """Return the outer product that equals a matrix in the row and the column of its largest entry."""
-    row, column = divmod(int(case.xp.argmax(abs(piece))), int(piece.shape[1]))
-    if not float(abs(piece[row, column])) > 0:
-        return piece
-    return piece[:, column][:, None] * piece[row][None] / piece[row, column]

@@ -1,0 +1,199 @@
+"""A factor that is a tensor: forgotten, applied twice, or another in its place.
+
+A claimed Jacobian may be the right one with its columns, or its rows, multiplied by factors. That is named if the
+factors are those of a known tensor, or if they explain several entries each. Where inputs influence outputs one by one,
+or all in the same proportion, factors of the inputs explain nothing: any wrong slope looks like one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+
+from gradproof.engine.diagnosis.block import SOME, Block
+from gradproof.engine.diagnosis.case import CERTAIN, SAME, Case
+from gradproof.engine.diagnosis.measurements import norm_of
+from gradproof.engine.diagnosis.outer_products import factors_out
+from gradproof.engine.diagnosis.scale import named
+from gradproof.engine.parts import Part
+from gradproof.engine.results import Diagnosis
+from gradproof.engine.subject import Array
+from gradproof.engine.thresholds import ALIKE, FEW, TRACE
+
+Form = tuple[str, Array]  # a tensor's function in words, and its values
+
+HINT = (
+    "Look for a factor of the forward (a weight, a scale, a degree, a norm) that the backward leaves out, inverts "
+    "or applies twice."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """The factors of some columns or rows of a block, where they are known to a few digits.
+
+    `part` is the tensor that they belong to, and `places` are their coordinates in it.
+    """
+
+    part: Part | None
+    places: Array
+    factors: Array
+    spread: float
+    fit: float
+    surplus: int  # entries that the factors explain and were not fitted to; 0 if that proves nothing
+
+
+def forgotten(case: Case, block: Block) -> Iterator[Diagnosis]:
+    """Diagnose a factor that is missing, inverted or applied twice: a power of a tensor, or one for each row."""
+    for on_inputs in (True, False):
+        scaling = _scaling(case, block, on_inputs=on_inputs)
+        if scaling is None:
+            continue
+        what = case.subject_line + (" is" if on_inputs else f" is that of an {case.given} multiplied by")
+        right, times = "the right one times " if on_inputs else "", _as_power(case, scaling)
+        if times:
+            yield Diagnosis(
+                name="wrong-factor",
+                message=f"{what} {right}{times}.",
+                fit=scaling.fit,
+                hint=HINT,
+            )
+        elif scaling.surplus >= FEW and _is_plausible(scaling.factors):
+            yield Diagnosis(
+                name="wrong-factor",
+                message=f"{what} {right}a factor of its own for every {'entry' if on_inputs else 'output'}, from "
+                f"{float(scaling.factors.min()):.4g} to {float(scaling.factors.max()):.4g}.",
+                fit=scaling.fit,
+                hint=HINT,
+            )
+
+
+def exchanged(case: Case, block: Block) -> Iterator[Diagnosis]:
+    """Diagnose a factor in the place of another: of a tensor, and of common functions of it."""
+    for on_inputs in (True, False):
+        scaling = _scaling(case, block, on_inputs=on_inputs)
+        if scaling is None or len(scaling.factors) <= FEW + 1:
+            continue
+        forms = [("1", 1.0 + 0.0 * scaling.factors), *_functions(case, scaling)]
+        for (text, above), (other, below) in permutations(forms, 2):
+            if _multiple(scaling, above / below) == 1.0:
+                yield Diagnosis(
+                    name="wrong-factor",
+                    message=f"{case.subject_line} "
+                    + (f"lacks the factor {other}." if text == "1" else f"has {text} in the place of {other}."),
+                    fit=scaling.fit,
+                    hint=f"Look for {other} in the derivative of the forward, and for what the backward multiplies by.",
+                )
+                return
+
+
+def _scaling(case: Case, block: Block, *, on_inputs: bool) -> Scaling | None:
+    """Return the factors that columns, or rows, of the claimed block have compared with the right one."""
+    xp = case.xp
+    if not on_inputs and block.rows is None:
+        return None
+    tables = (block.claimed, block.right, block.slack)
+    claimed, right, slack = tables if on_inputs else (each.T for each in tables)
+    square = (right * right).sum(0)
+    clear = TRACE**2 * square > (slack * slack).sum(0)  # whose factor is known to a few digits
+    if int(clear.sum()) <= FEW:
+        return None
+    factors = xp.where(clear, (claimed * right).sum(0) / xp.where(clear, square, 1.0), 1.0 + 0.0 * square)
+    several = clear & ((abs(right) > slack).sum(0) > 1)
+    fit, fit_of_several = (_fit(case, claimed, right, slack, factors, each) for each in (square >= 0, several))
+    if fit <= CERTAIN:
+        return None
+    places = (block.columns if on_inputs else block.rows)[clear]
+    part = case.input if on_inputs else case.output or _only(case.measurements.outputs)
+    blurred = (((slack * slack).sum(0) / xp.where(clear, square, 1.0)) ** 0.5)[clear]
+    shown = fit_of_several > CERTAIN and block.rows is not None and not (on_inputs and factors_out(right, slack))
+    return Scaling(
+        part,
+        places - (part.start if part else 0),
+        factors[clear],
+        SAME + float(blurred.max()),
+        CERTAIN * fit,
+        int((abs(right) > slack)[:, several].sum()) - int(several.sum()) if shown else 0,
+    )
+
+
+def _fit(case: Case, claimed: Array, right: Array, slack: Array, factors: Array, chosen: Array) -> float:
+    """Return the share of the disagreement in the chosen columns that factors explain."""
+    beyond = abs(claimed - factors * right) - slack * case.xp.maximum(abs(factors), 1.0 + 0.0 * factors)
+    left = case.xp.where(beyond > 0, beyond, 0.0 * beyond)[:, chosen]
+    whole = norm_of([(claimed - right)[:, chosen]])
+    return 1.0 - norm_of([left]) / whole if 0 < whole < math.inf else 0.0
+
+
+def _is_plausible(factors: Array) -> bool:
+    """Return True unless some factors are zero, as of missing terms, or all are near one, as of an approximation."""
+    return float(abs(factors).min()) > TRACE and float(abs(factors - 1).max()) > ALIKE
+
+
+def _only(parts: Sequence[Part]) -> Part | None:
+    return parts[0] if len(parts) == 1 else None
+
+
+def _as_power(case: Case, scaling: Scaling) -> str | None:
+    """Return the factors in words if they are a usual multiple of a tensor, of its inverse, or of its exponential."""
+    for text, form in _powers(case, scaling):
+        multiple = _multiple(scaling, form)
+        if multiple == 1.0:
+            return text
+        if multiple and (known := named(multiple, case)):
+            return f"{known} times {text}"
+    return None
+
+
+def _powers(case: Case, scaling: Scaling) -> Iterator[Form]:
+    for path, tensor in _tensors(case, scaling):
+        if bool((tensor != 0).all()):
+            yield path, tensor
+            yield f"1/{path}", 1 / tensor
+        if float(abs(tensor).max()) < SOME:
+            yield f"exp({path})", math.e**tensor
+            yield f"1/exp({path})", math.e**-tensor
+
+
+def _multiple(scaling: Scaling, form: Array) -> float:
+    """Return the multiple of a form that the factors are, zero if they are none; 1.0 where it is one to the digits."""
+    ratio = scaling.factors / form
+    multiple = float(ratio.sum()) / len(ratio)
+    if not math.isfinite(multiple) or multiple == 0:
+        return 0.0
+    if float(abs(ratio - multiple).max()) > scaling.spread * abs(multiple):
+        return 0.0
+    if float(abs(form - form[0]).max()) <= TRACE * float(abs(form).max()):
+        return 0.0
+    return 1.0 if math.isclose(multiple, 1, rel_tol=scaling.spread) else multiple
+
+
+def _tensors(case: Case, scaling: Scaling) -> Iterator[Form]:
+    """Yield the inputs and outputs that can be broadcast to the tensor of the factors, where the factors are."""
+    xp, part, measurements = case.xp, scaling.part, case.measurements
+    if part is None or part.is_complex:
+        return
+    point, values = measurements.subject.point, measurements.subject.centre
+    known = [(each, point) for each in measurements.inputs] + [(each, values) for each in measurements.outputs]
+    for other, vector in known[:SOME]:
+        shape = other.shape
+        if other.is_complex or len(shape) > len(part.shape):
+            continue
+        if all(one in (1, whole) for one, whole in zip(shape[::-1], part.shape[::-1], strict=False)):
+            spread = xp.broadcast_to(other.of(vector).reshape(shape), part.shape)
+            yield other.path, spread.reshape(-1)[scaling.places]
+
+
+def _functions(case: Case, scaling: Scaling) -> Iterator[Form]:
+    """Yield tensors and common functions of them that are not zero anywhere."""
+    for path, tensor in _tensors(case, scaling):
+        found = [(path, tensor), (f"(1 + {path})", 1 + tensor), (f"(1 − {path})", 1 - tensor)]
+        found.append((f"{path}²", tensor * tensor))
+        if bool((tensor > 0).all()):
+            found.append((f"√{path}", tensor**0.5))
+        if float(abs(tensor).max()) < SOME:
+            growing = math.e**tensor
+            found += [(f"exp({path})", growing), (f"sigmoid({path})", growing / (1 + growing))]
+        yield from ((text, values) for text, values in found if bool((values != 0).all()))
