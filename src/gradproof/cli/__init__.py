@@ -1,4 +1,4 @@
-"""The command line: `gradproof check`, `compare`, `report`, `demo` and `doctor`."""
+"""The command line: `gradproof check`, `compare`, `report`, `audit`, `demo` and `doctor`."""
 
 from gradproof.cli.commands import main
 

@@ -20,6 +20,7 @@ from gradproof._compare import compare as compare_implementations
 from gradproof._examine import session
 from gradproof._options import CONTRACT_GROUPS, ContractName, Options
 from gradproof._report import Report, reports_from_json
+from gradproof.cli.audit import audit
 from gradproof.cli.delivery import IN_FULL, Delivery
 from gradproof.cli.exit_codes import ExitCode
 from gradproof.cli.group import Commands, Misuse, OnNumbers
@@ -43,6 +44,9 @@ def main() -> None:
     Exit codes: 0 all pass, 1 a gradient is wrong, 2 misuse, 3 inconclusive, 4 a missing framework or another failure,
     130 interrupted.
     """
+
+
+main.add_command(audit)
 
 
 @main.command(cls=OnNumbers)

@@ -1,0 +1,16 @@
+"""Audits: thousands of checks, each in a process that may die, and a journal that survives whatever happens.
+
+>>> from gradproof.audit import Case, Selection
+>>> from functools import partial
+>>> import math
+>>> cases = [Case(f"sin-{number}", make=partial(math.sin, number), tags=("op=sin",)) for number in range(10)]
+>>> [case.name for case in Selection(globs=("*-[12]",)).of(cases)]
+['sin-1', 'sin-2']
+"""
+
+from gradproof.audit.case import Case, Outcome, Result, Skip
+from gradproof.audit.journal import Journal, JournalError, JournalFailedError
+from gradproof.audit.selection import Selection
+from gradproof.audit.sweep import sweep
+
+__all__ = ["Case", "Journal", "JournalError", "JournalFailedError", "Outcome", "Result", "Selection", "Skip", "sweep"]

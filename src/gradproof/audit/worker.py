@@ -1,0 +1,104 @@
+"""A process that runs cases one after the other, until it is told to stop or one of them ends it."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import pickle
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from gradproof.audit.case import Outcome, Result
+from gradproof.audit.running import run_case
+
+GRACE = 10.0  # seconds beyond the limit after which a worker ends by itself, if nobody is there to end it
+DUMP = signal.SIGUSR1  # makes a worker print the stack of every thread, whatever it is stuck in
+
+READY = None  # what a worker sends before its first result: the time of a case does not include that of its start
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a case may take: seconds, and bytes beyond those that its worker holds at its start."""
+
+    seconds: float = 60.0
+    memory: int | None = None
+
+
+def serve(pipe: Connection, output: Path, limits: Limits, threads: int) -> None:
+    """Receive a case, run it, send its result, and so on until the pipe is closed."""
+    _print_to(output)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver ends its workers
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # the kernel ends this process, even if it hangs in native code
+    _prepare(threads)
+    pipe.send(READY)
+    while True:
+        try:
+            pickled = pipe.recv_bytes()
+        except (EOFError, OSError):
+            return
+        os.ftruncate(1, 0)
+        signal.setitimer(signal.ITIMER_REAL, limits.seconds + GRACE)
+        with limited(limits.memory):
+            result = _result(pickled)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        sys.stdout.flush()
+        try:
+            pipe.send(result)
+        except OSError:  # the driver is gone
+            return
+
+
+def _result(pickled: bytes) -> Result:
+    name, case = pickle.loads(pickled)
+    try:
+        return run_case(pickle.loads(case))
+    except Exception as error:
+        words = f"The case cannot be unpickled in a worker: {type(error).__name__}: {error}"
+        return Result(name=name, outcome=Outcome.ERROR, reason="unpicklable", message=words)
+
+
+def _print_to(output: Path) -> None:
+    """Send standard output and error to a file, which outlives this process."""
+    file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    os.close(file)
+    sys.stdout = open(1, "w", closefd=False, errors="backslashreplace")  # noqa: SIM115  # for good
+    sys.stderr = open(2, "w", closefd=False, buffering=1, errors="backslashreplace")  # noqa: SIM115
+    faulthandler.enable(2)
+    faulthandler.register(DUMP, file=2)
+
+
+def _prepare(threads: int) -> None:
+    import torch
+
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(threads)
+
+
+@contextlib.contextmanager
+def limited(memory: int | None) -> Iterator[None]:
+    """Let this process allocate only so much more, so that a larger request fails instead of taking the machine.
+
+    The limit is that of private writable memory, which Linux enforces; address space alone, which a GPU's driver and
+    mapped files take much of, costs nothing.
+    """
+    if memory is None or not sys.platform.startswith("linux"):
+        yield
+        return
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    status = Path("/proc/self/status").read_text()
+    held = int(status.partition("VmData:")[2].split()[0]) << 10
+    resource.setrlimit(resource.RLIMIT_DATA, (held + memory, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)

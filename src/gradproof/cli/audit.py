@@ -1,0 +1,184 @@
+"""`gradproof audit`: run many checks, keep the results in a journal, go on after an interruption."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gradproof.cli.exit_codes import ExitCode
+from gradproof.cli.group import Failed, Misuse
+from gradproof.cli.naming import one_line, resolve
+from gradproof.cli.output import say
+
+if TYPE_CHECKING:
+    from gradproof.audit import Case
+
+UNITS = {"K": 10, "M": 20, "G": 30, "T": 40}  # binary exponents
+WRONG_FIRST = ("fail", "crash", "memory", "timeout", "error", "inconclusive", "skipped", "pass")
+
+
+class WithDefault(click.Group):
+    """A group whose command `run` may be left out."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Take what is no command for the source of a run."""
+        if args and args[0] not in self.commands:
+            args = ["run", *args]
+        return super().resolve_command(ctx, args)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Let the options of `run` precede the source."""
+        if args and args[0].startswith("-") and args[0] not in ("-h", "--help"):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+def size(text: str) -> int:
+    """Return a number of bytes.
+
+    >>> size("4G") == size("4GiB") == 4 * 2**30
+    True
+    """
+    number = text.upper().removesuffix("B").removesuffix("I")
+    try:
+        found = int(float(number.rstrip("KMGT")) * 2 ** UNITS.get(number[-1], 0))
+    except (ValueError, OverflowError):
+        found = 0
+    if found <= 0:
+        raise click.BadParameter(f"{text!r} is no size: write a number with K, M, G or T, such as 4G.")
+    return found
+
+
+def shard(text: str) -> tuple[int, int]:
+    """Return the number of a part and how many there are.
+
+    >>> shard("3/16")
+    (3, 16)
+    """
+    number, _, count = text.partition("/")
+    if not (number.isdecimal() and count.isdecimal()):
+        raise click.BadParameter(f"{text!r} is no shard: write its number and how many there are, such as 3/16.")
+    return int(number), int(count)
+
+
+@click.group(cls=WithDefault, subcommand_metavar="[run] SOURCE | COMMAND [ARGS]...")
+def audit() -> None:
+    """Run thousands of checks, each in a process that may die, and keep what comes of them in a journal.
+
+    `gradproof audit SOURCE --journal FILE` is short for `gradproof audit run`.
+    """
+
+
+@audit.command()
+@click.argument("source")
+@click.option("--journal", "file", required=True, metavar="FILE", help="The SQLite file that keeps the results.")
+@click.option("--resume", is_flag=True, help="Go on with a journal that has results; those are not run again.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0, min_open=True), default=60.0, show_default=True, metavar="SECONDS"
+)
+@click.option("--memory", type=size, metavar="SIZE", help="What a case may allocate, such as 4G (on Linux).")
+@click.option("--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Processes.")
+@click.option("--lifetime", type=click.IntRange(min=1), default=200, show_default=True, help="Cases of a process.")
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only cases with this tag, such as dtype=float64.")
+@click.option("--only", "globs", multiple=True, metavar="GLOB", help="Only cases whose name fits, such as 'conv*'.")
+@click.option("--sample", type=float, default=1.0, metavar="FRACTION", help="A random part of the cases, such as 0.05.")
+@click.option("--seed", type=int, default=0, show_default=True, help="The seed of the sample.")
+@click.option("--shard", type=shard, default="1/1", metavar="I/N", help="One part of the cases, such as 3/16.")
+def run(
+    source: str, file: str, resume: bool, timeout: float, memory: int | None, workers: int, lifetime: int, **chosen: Any
+) -> ExitCode:
+    """Run the cases of SOURCE that the journal has no result of.
+
+    SOURCE is torch-ops, torch-modules, or a MODULE:GENERATOR of gradproof.audit.Case objects.
+    """
+    from gradproof.audit import Journal, JournalFailedError, Selection, sweep
+    from gradproof.audit.executors.processes import LocalProcesses
+    from gradproof.audit.worker import Limits
+    from gradproof.cli.audit_progress import Progress
+
+    selection = Selection(**chosen)
+    cases = _cases(source)
+    with Journal.to_write(file, source=source, resume=resume) as journal:
+        limits = Limits(seconds=timeout, memory=memory)
+        executor = LocalProcesses(workers=workers, limits=limits, lifetime=lifetime)
+        with _terminated_as_interrupted(), Progress(executor) as progress:
+            try:
+                sweep(selection.of(cases()), journal, executor, watch=progress.show)
+            except KeyboardInterrupt:
+                progress.note(f"Interrupted. Go on with: gradproof audit {source} --journal {file} --resume")
+                raise
+            except JournalFailedError as error:
+                raise Failed(str(error)) from None
+            finally:
+                executor.close()
+        return _concluded(journal.counts())
+
+
+def _concluded(counts: dict[str, int]) -> ExitCode:
+    """Print how many cases ended in which way, and return the code of the worst."""
+    total = sum(counts.values())
+    say(
+        f"{total:,} cases: "
+        + (", ".join(f"{counts[each]:,} {each}" for each in WRONG_FIRST if each in counts) or "none")
+    )
+    return code_of(counts)
+
+
+def code_of(outcomes: Iterable[str]) -> ExitCode:
+    """Return the code of the worst outcome; a case without a verdict counts as inconclusive.
+
+    >>> code_of(["pass", "crash"]).name, code_of(["pass", "skipped"]).name
+    ('INCONCLUSIVE', 'PASS')
+    """
+    from gradproof.audit.case import UNDECIDED
+
+    found = set(outcomes)
+    if "fail" in found:
+        return ExitCode.WRONG
+    return ExitCode.INCONCLUSIVE if found & UNDECIDED else ExitCode.PASS
+
+
+def _cases(source: str) -> Callable[[], Iterable[Case]]:
+    """Return the generator that a source names."""
+    from gradproof.audit.sources import BUILT_IN, built_in
+
+    if source in BUILT_IN:
+        return built_in(source)
+    if ":" not in source:
+        raise Misuse(f"{source!r} is no source: choose {', '.join(BUILT_IN)}, or write MODULE:GENERATOR.")
+    folder = Path(source.rpartition(":")[0]).parent.absolute()
+    if source.rpartition(":")[0].endswith(".py") and str(folder) not in sys.path:
+        sys.path.append(str(folder))  # workers import the module by its name
+    found = resolve(source)
+    if not callable(found):
+        return lambda: iter(found)
+    return lambda: _called(source, found)
+
+
+def _called(source: str, generator: Callable[[], Iterable[Case]]) -> Iterable[Case]:
+    try:
+        return iter(generator())
+    except Exception as error:
+        raise Misuse(f"{source} could not be called: {one_line(error)}.") from None
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """Treat SIGTERM as Ctrl-C: workers are ended, and the journal is closed."""
+
+    def interrupt(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,74 @@
+"""`gradproof audit`, with worker processes."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from gradproof.audit import Journal
+from gradproof.cli import main
+from gradproof.cli.audit import code_of
+from gradproof.cli.exit_codes import ExitCode
+
+CASES = "tests.support.audit_cases"
+
+
+@pytest.fixture
+def audit(tmp_path):
+    """Run `gradproof audit` with a journal in a folder of its own; return the code and what it printed."""
+
+    def run(*arguments, code=ExitCode.PASS):
+        arguments = [
+            str(tmp_path / each) if each.endswith((".db", ".html", ".json", ".xml")) else each for each in arguments
+        ]
+        result = CliRunner().invoke(main, ["audit", *arguments], standalone_mode=False)
+        if result.exception:
+            return type(result.exception).__name__, str(result.exception)
+        assert result.return_value is code
+        return result.output
+
+    return run
+
+
+def test_a_source_is_swept_and_counted(audit, tmp_path):
+    said = audit(f"{CASES}:four", "--journal", "a.db", "--timeout", "30", "--memory", "1G", code=ExitCode.WRONG)
+
+    assert "4 cases: 1 fail, 1 crash, 1 skipped, 1 pass" in said
+    with Journal.to_read(tmp_path / "a.db") as journal:
+        assert journal.has("crash")
+
+
+def test_options_may_come_first_and_select(audit):
+    said = audit("--journal", "a.db", "--tag", "op=sin", "--only", "r*", f"{CASES}:four")
+
+    assert "1 cases: 1 pass" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("nothing", "--journal", "a.db"), "is no source: choose torch-ops, torch-modules"),
+        (("math:absent", "--journal", "a.db"), "math has no 'absent'"),
+        (("math:sin", "--journal", "a.db"), "could not be called: TypeError"),
+        (("torch-ops", "--journal", "a.db", "--shard", "3"), "is no shard"),
+        (("torch-ops", "--journal", "a.db", "--shard", "4/3"), "pass a number from 1"),
+        (("torch-ops", "--journal", "a.db", "--memory", "much"), "is no size"),
+        (("torch-ops",), "Missing parameter: file"),
+        (("torch-ops", "--journal", "absent/folder/a.db"), "cannot be written"),
+    ],
+)
+def test_misuse_is_told_in_words(audit, arguments, says):
+    assert says in audit(*arguments)[1]
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "code"),
+    [
+        ((), ExitCode.PASS),
+        (("pass", "skipped"), ExitCode.PASS),
+        (("pass", "timeout"), ExitCode.INCONCLUSIVE),
+        (("error", "fail"), ExitCode.WRONG),
+    ],
+)
+def test_the_worst_outcome_gives_the_code(outcomes, code):
+    assert code_of(outcomes) is code

@@ -1,0 +1,109 @@
+"""Each case in a process that is watched: what ends or outlasts the process is a result, and the sweep goes on."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+
+import pytest
+from tests.support import audit_cases
+from tests.support.audit_cases import case
+
+from gradproof.audit.case import Outcome, Result
+from gradproof.audit.executors.processes import LocalProcesses
+from gradproof.audit.worker import Limits
+
+LIMITS = Limits(seconds=60, memory=1 << 30)
+
+
+@pytest.fixture(scope="module")
+def processes():
+    made = LocalProcesses(workers=1, limits=LIMITS)
+    yield made
+    made.close()
+
+
+def outcome(processes, *cases) -> dict[str, Result]:
+    """Run the cases in turn."""
+    for each in cases:
+        processes.submit(each.name, pickle.dumps(each))
+    found: dict[str, Result] = {}
+    while len(found) < len(cases):
+        found |= {result.name: result for result in processes.finished()}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("make", "expected", "says", "printed"),
+    [
+        (audit_cases.right, Outcome.PASS, "", ""),
+        (audit_cases.wrong, Outcome.FAIL, "is wrong in 3 entries", ""),
+        (audit_cases.skipped, Outcome.SKIPPED, "nothing to differentiate", ""),
+        (audit_cases.raising, Outcome.ERROR, "RuntimeError: the database is gone", "what it printed"),
+        (audit_cases.leaving, Outcome.ERROR, "SystemExit: 3", ""),
+        (audit_cases.crash, Outcome.CRASH, "SIGABRT", "audit_cases.py"),
+        (audit_cases.killed, Outcome.CRASH, "SIGKILL", ""),
+        (audit_cases.bomb, Outcome.MEMORY, "allocate memory", ""),
+    ],
+)
+def test_every_end_of_a_case_is_a_result(processes, make, expected, says, printed):
+    found = outcome(processes, case(make), case(audit_cases.right, name="afterwards"))
+
+    assert found[make.__name__].outcome is expected
+    assert says in found[make.__name__].message
+    assert printed in found[make.__name__].output
+    assert found["afterwards"].outcome is Outcome.PASS
+
+
+def test_a_case_that_hangs_is_ended_and_recorded_with_its_stack():
+    made = LocalProcesses(workers=1, limits=Limits(seconds=1))
+    try:
+        found = outcome(made, case(audit_cases.hang))["hang"]
+    finally:
+        made.close()
+
+    assert found.outcome is Outcome.TIMEOUT
+    assert "did not end within 1 seconds" in found.message
+    assert "in hang" in found.output
+
+
+def test_a_case_is_not_blamed_for_what_another_left_behind(processes):
+    found = outcome(processes, case(audit_cases.spoil), case(audit_cases.crash_after_others, "x"))
+
+    assert found["crash_after_others"].outcome is Outcome.PASS
+
+
+def test_a_process_is_replaced_after_its_lifetime():
+    made = LocalProcesses(workers=1, limits=LIMITS, lifetime=2)
+    try:
+        found = outcome(made, *(case(process_id, name=str(number)) for number in range(4)))
+    finally:
+        made.close()
+
+    used = [int(found[str(number)].message) for number in range(4)]
+    assert used[0] == used[1] != used[2] == used[3]
+
+
+def process_id():
+    raise audit_cases.Skip(str(os.getpid()))
+
+
+def test_an_idle_process_that_is_killed_is_replaced(processes):
+    outcome(processes, case(audit_cases.right))
+    (idle,) = processes._workers
+    os.kill(idle.process.pid, signal.SIGKILL)
+    idle.process.join()
+
+    assert outcome(processes, case(audit_cases.right))["right"].outcome is Outcome.PASS
+
+
+def test_a_comparison_is_a_case(processes):
+    assert outcome(processes, case(audit_cases.compared, entry="compare"))["compared"].outcome is Outcome.PASS
+
+
+def test_a_factory_that_returns_something_else_is_told_what_to_return(processes):
+    found = outcome(processes, case(audit_cases.compared))["compared"]
+
+    assert found.outcome is Outcome.ERROR
+    assert "return (function, inputs)" in found.message
