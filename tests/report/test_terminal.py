@@ -460,5 +460,6 @@ def test_the_part_to_blame_comes_before_the_entries():
 
 def test_a_report_has_a_short_repr():
     assert re.fullmatch(r"<Report PASS sin: 1,500 inputs, resolution \de-\d\d>", repr(a_pass()))
+    assert repr(check(lambda x: 0 * x, point(3), seed=0)).split("resolution")[1].strip(" >") != "inf"
     assert repr(a_fail()).endswith("function: 40 inputs, wrong-gradient in x>")
     assert repr(an_inconclusive()) == "<Report INCONCLUSIVE relu: 3 inputs, kink>"

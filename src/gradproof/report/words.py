@@ -80,7 +80,8 @@ def label(report: Report) -> str:
     elif report.reason:
         said = report.reason.value
     else:
-        said = f"resolution {report.resolution.relative:.0e}"
+        found = report.resolution
+        said = f"resolution {found.relative if math.isfinite(found.relative) else found.absolute:.0e}"
     subject = report.subject
     return f"{report.verdict.value.upper()} {subject.name}: {count(subject.coordinates, 'input')}, {said}"
 

@@ -368,3 +368,9 @@ def test_single_precision_costs_a_few_times_what_double_precision_does_where_the
 
     assert single.pullbacks <= 4 * double.pullbacks
     assert single.evaluations <= 4 * double.evaluations
+
+
+def test_zeros_that_torch_represents_without_memory_are_no_obstacle():
+    x = torch.linspace(0.1, 1, 70_000).requires_grad_()
+
+    assert check(torch.sgn, x, contracts=(), seed=0).verdict is Verdict.PASS

@@ -15,6 +15,7 @@ from torch import Tensor
 from gradproof.engine.results import Place
 from gradproof.engine.subject import DerivativeError
 from gradproof.frameworks.torch.charts import Chart, Strided
+from gradproof.frameworks.torch.internals import is_zero_tensor
 from gradproof.frameworks.torch.storage import real_dtype
 
 HANDFUL = 32  # entries for which a call of torch takes longer than Python's own arithmetic
@@ -171,7 +172,8 @@ class Space:
         if tensor is None:
             return torch.zeros(part.stop - part.start, dtype=torch.float64, device=self.device)
         try:
-            return part.chart.read(tensor).to(self.device, torch.float64)
+            read = part.chart.read(tensor).to(self.device, torch.float64)
+            return read.clone() if is_zero_tensor(read) else read  # the engine writes to what it is given
         except DerivativeError as error:
             error.path = part.path
             raise
