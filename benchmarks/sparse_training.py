@@ -48,7 +48,7 @@ CASES = {
     "GCN epoch": ("gradproof", "torch CSR", "PyG scatter", "PyG EdgeIndex"),
     "GAT epoch": ("gradproof", "PyG"),
 }
-PIECE = 1 << 22  # numbers copied at a time: beyond any cache
+PIECE = 1 << 22  # numbers copied at a time: more than a core's own cache holds
 
 
 def graph(nodes: int, edges: int, degrees: str) -> Tensor:
