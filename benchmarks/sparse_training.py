@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import resource
 import subprocess
 import sys
 import time
@@ -48,6 +49,7 @@ CASES = {
     "GCN epoch": ("gradproof", "torch CSR", "PyG scatter", "PyG EdgeIndex"),
     "GAT epoch": ("gradproof", "PyG"),
 }
+LIMIT = 12 << 30  # bytes of address space
 PIECE = 1 << 22  # numbers copied at a time: more than a core's own cache holds
 
 
@@ -242,6 +244,7 @@ def case(name: str, peer: str, options: argparse.Namespace) -> Callable[[], Any]
 
 def measure(name: str, peer: str, options: argparse.Namespace) -> dict[str, float]:
     """Seconds of the fastest of a few runs, and the peak of memory that they add."""
+    resource.setrlimit(resource.RLIMIT_AS, (LIMIT, LIMIT))  # a dense gradient of the matrix would take 40 GB
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
     run = case(name, peer, options)

@@ -108,7 +108,9 @@ def convert(tensor: Tensor, layout: torch.layout, *, blocksize: tuple[int, int] 
     >>> convert(torch.eye(4).to_sparse(), torch.sparse_bsr, blocksize=(2, 2)).values().shape
     torch.Size([2, 2, 2])
     """
-    require_well_formed(require_tensor(tensor, "The tensor"), "The tensor, a")
+    if require_tensor(tensor, "The tensor").is_meta:
+        raise InputError("The tensor is on the meta device: what it stores cannot be known. Pass one that has memory.")
+    require_well_formed(tensor, "The tensor, a")
     if layout == torch.strided:
         return tensor if tensor.layout == torch.strided else to_strided(tensor)
     return _converted(tensor, layout, _grid(tensor, layout, blocksize))

@@ -59,6 +59,9 @@ def solve(
     """
     if method not in METHODS:
         raise InputError(f"method={method!r} is not known. Choose one of {', '.join(METHODS)}.")
+    for name, given in (("rtol", rtol), ("max_iterations", max_iterations)):
+        if given is not None and not (isinstance(given, (int, float)) and given > 0):
+            raise InputError(f"{name}={given!r}: pass a positive number.")
     pattern, values = parts(sparse)
     pattern.require_matrix()
     if pattern.batch or pattern.shape[0] != pattern.shape[1]:

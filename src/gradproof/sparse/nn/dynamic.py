@@ -46,7 +46,9 @@ def change_pattern_(layer: SparseLinear, pattern: Pattern, *, optimizers: Optimi
     old, parameter = _require_layer(layer).pattern, _parameter_of(layer)
     if require_pattern(pattern).shape != old.shape:
         raise InputError(f"{pattern!r} does not fit the layer, whose weight has shape {list(old.shape)}.")
-    learning = [optimizers] if isinstance(optimizers, Optimizer) else list(optimizers)
+    learning = (
+        [optimizers] if isinstance(optimizers, Optimizer) or not isinstance(optimizers, Iterable) else [*optimizers]
+    )
     if not all(isinstance(one, Optimizer) for one in learning):
         raise InputError("optimizers= holds something else. Pass the optimizers that train the layer.")
     csr, _ = pattern.to(old.device).as_csr()
@@ -147,6 +149,10 @@ def full_gradient(layer: SparseLinear, backward: Callable[[], object]) -> Tensor
     tensor([[4., 4., 4.],
             [4., 4., 4.]])
     """
+    if not callable(backward):
+        raise InputError(
+            f"backward is a {type(backward).__name__}: pass a function that runs the model and a backward."
+        )
     total = torch.zeros(
         _require_layer(layer).pattern.shape, dtype=layer.weight_values.dtype, device=layer.pattern.device
     )

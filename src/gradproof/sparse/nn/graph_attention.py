@@ -58,8 +58,15 @@ class GraphAttention(nn.Module):
     ) -> None:
         if score not in SCORES:
             raise InputError(f"score={score!r} is not known. Choose one of {', '.join(SCORES)}.")
-        if heads < 1:
-            raise InputError(f"heads={heads!r}: attention needs one at least.")
+        sizes = {
+            "in_features": in_features,
+            "out_features": out_features,
+            "heads": heads,
+            "edge_features": edge_features,
+        }
+        for name, size in sizes.items():
+            if not isinstance(size, int) or size < (name == "heads"):
+                raise InputError(f"{name}={size!r}: pass an integer of {int(name == 'heads')} or more.")
         require_differentiable(dtype)
         if dtype is not None and dtype.is_complex:
             raise InputError(f"dtype={dtype}: a softmax of complex scores is not defined. Pass a real dtype.")
@@ -103,6 +110,11 @@ class GraphAttention(nn.Module):
         for nodes in (sources, targets):
             if require_tensor(nodes, "x").ndim != 2 or nodes.shape[1] != self.in_features:
                 raise InputError(f"x has shape {list(nodes.shape)}: pass [nodes, {self.in_features}].")
+            if not nodes.is_floating_point() or nodes.device != self.value.weight.device:
+                raise InputError(
+                    f"x has dtype {nodes.dtype} on {nodes.device}: pass floating-point features on "
+                    f"{self.value.weight.device}, where the layer is."
+                )
         pattern = graph if isinstance(graph, Pattern) else Pattern.of_graph(graph, nodes=(len(targets), len(sources)))
         if pattern.shape != (len(targets), len(sources)):
             raise InputError(
@@ -142,6 +154,8 @@ class GraphAttention(nn.Module):
                 f"edge_features has shape {list(edge_features.shape)}: pass {list(expected_shape)}, in the order of "
                 "the edges."
             )
+        if not edge_features.is_floating_point():
+            raise InputError(f"edge_features has dtype {edge_features.dtype}: pass floating-point numbers.")
         scores: Tensor = self.edge_score(edge_features)
         return scores
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from gradproof.sparse.pattern import Pattern
+from gradproof.sparse.pattern.pattern import require_pattern
 
 
 def fan_in(pattern: Pattern) -> Tensor:
@@ -17,7 +18,7 @@ def fan_in(pattern: Pattern) -> Tensor:
     >>> fan_in(Pattern.from_mask(torch.ones(3, 3).tril() > 0)).tolist()
     [1, 2, 3]
     """
-    return pattern.by_rows.crow_indices.diff().long()
+    return require_pattern(pattern).by_rows.crow_indices.diff().long()
 
 
 @torch.no_grad()
@@ -34,7 +35,7 @@ def scaled_by_fan_in_(
     >>> bool(values.abs().max() <= 1 / 300**0.5)
     True
     """
-    pattern.require_values(values)
+    require_pattern(pattern).require_values(values)
     if pattern.is_meta:
         return values
     plain = torch.view_as_real(values) if values.is_complex() else values

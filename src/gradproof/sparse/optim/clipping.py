@@ -69,7 +69,8 @@ def _stored_gradients(parameters: Tensor | Iterable[Tensor], bound: float, name:
     given = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     for number, parameter in enumerate(given):
         require_tensor(parameter, f"parameters[{number}]")
-    if not isinstance(bound, (Real, Tensor)) or not bound >= 0:
+    is_number = bound.numel() == 1 and not is_sparse(bound) if isinstance(bound, Tensor) else isinstance(bound, Real)
+    if not is_number or not bound >= 0:
         raise InputError(f"{name}={bound!r}: pass a number that is not negative.")
     found = []
     for parameter in given:

@@ -46,8 +46,9 @@ def optimizer(kind: type[Optimizer], params: Iterable[Any], **options: Any) -> O
             "SparseAdam is for strided parameters with sparse gradients. A sparse parameter has one value for each of "
             "its entries: pass torch.optim.Adam."
         )
-    if isinstance(params, Tensor):
-        raise InputError("The parameters are one tensor: pass a list of them, such as [weight].")
+    if isinstance(params, Tensor) or not isinstance(params, Iterable):
+        what = "one tensor" if isinstance(params, Tensor) else f"a {type(params).__name__}"
+        raise InputError(f"The parameters are {what}: pass a list of them, such as [weight].")
     chosen: Any = kind
     made: Optimizer = _on_stored_entries(chosen)(params, **options)
     return made

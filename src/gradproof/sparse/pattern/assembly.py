@@ -97,7 +97,10 @@ def submatrix(pattern: Pattern, rows: Chosen, columns: Chosen) -> tuple[Pattern,
 def _line_numbers(chosen: Chosen, length: int, device: torch.device) -> Tensor:
     if isinstance(chosen, slice):
         return torch.arange(length, device=device)[chosen]
-    lines = torch.as_tensor(chosen, device=device)
+    try:
+        lines = torch.as_tensor(chosen, device=device)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"The lines chosen are {chosen!r}: pass a slice, a mask or a list of indices.") from error
     if lines.dtype is torch.bool and lines.shape == (length,):
         return lines.nonzero().reshape(-1)
     if lines.ndim != 1 or (lines.numel() and (lines.is_floating_point() or lines.dtype is torch.bool)):

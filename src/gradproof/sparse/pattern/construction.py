@@ -133,9 +133,15 @@ class StoredIndices:
         >>> Pattern.from_indices(torch.tensor([[2, 0], [1, 1]]), (3, 3))
         Pattern(COO, shape=[3, 3], entries=2)
         """
-        if isinstance(shape, int):
-            raise InputError(f"The shape is {shape}: pass one size for each dimension, such as ({shape},).")
-        return cls(torch.sparse_coo, tuple(shape), (torch.as_tensor(indices).clone(),), parallel=parallel)
+        if not isinstance(shape, (tuple, list)):
+            raise InputError(f"The shape is {shape!r}: pass one size for each dimension, such as (3, 4).")
+        try:
+            columns = torch.as_tensor(indices).clone()
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise InputError(
+                f"The indices are {indices!r}: pass an integer tensor, a column for each entry."
+            ) from error
+        return cls(torch.sparse_coo, tuple(shape), (columns,), parallel=parallel)
 
     @classmethod
     def from_scipy(cls, matrix: Any) -> Self:
