@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from xml.etree import ElementTree
+
 import pytest
 from click.testing import CliRunner
 
@@ -10,7 +13,7 @@ from gradproof.cli import main
 from gradproof.cli.audit import code_of
 from gradproof.cli.exit_codes import ExitCode
 
-CASES = "tests.support.audit_cases"
+CASES = "support.audit_cases"
 
 
 @pytest.fixture
@@ -72,3 +75,17 @@ def test_misuse_is_told_in_words(audit, arguments, says):
 )
 def test_the_worst_outcome_gives_the_code(outcomes, code):
     assert code_of(outcomes) is code
+
+
+def test_an_audit_is_reported_exported_replayed_and_compared(audit, tmp_path):
+    audit(f"{CASES}:four", "--journal", "a.db", code=ExitCode.WRONG)
+
+    said = audit("report", "a.db", "--html", "a.html", "--json", "a.json", "--junit", "a.xml", code=ExitCode.WRONG)
+    assert "fail  wrong: The gradient" in said
+    assert len(json.loads((tmp_path / "a.json").read_text())["cases"]) == 4
+    suite = ElementTree.parse(tmp_path / "a.xml").getroot()
+    assert [suite.get(name) for name in ("tests", "failures", "errors", "skipped")] == ["4", "1", "1", "1"]
+    assert "::error title=fail%3A wrong::The" in audit("report", "a.db", "--github", code=ExitCode.WRONG)
+    assert "wrong in 3 entries" in audit("replay", "a.db", "wrong", code=ExitCode.WRONG)
+    assert audit("diff", "a.db", "a.db") == "Nothing changed.\n"
+    assert audit("replay", "a.db", "absent") == ("JournalError", f"{tmp_path / 'a.db'} has no case 'absent'.")

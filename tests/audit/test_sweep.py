@@ -9,9 +9,6 @@ import sqlite3
 from functools import partial
 
 import pytest
-from tests.support import audit_cases
-from tests.support.audit_cases import case
-from tests.support.audit_driver import InThisProcess
 
 from gradproof import Report
 from gradproof.audit import Case, Journal, JournalError, JournalFailedError, Outcome, Result, Selection, sweep
@@ -19,6 +16,9 @@ from gradproof.audit import journal as journals
 from gradproof.audit.sources import built_in
 from gradproof.audit.sweep import SourceError
 from gradproof.errors import InputError
+from support import audit_cases
+from support.audit_cases import case
+from support.audit_driver import InThisProcess
 
 PASSED = Result(name="sin", outcome=Outcome.PASS)
 

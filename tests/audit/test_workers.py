@@ -7,12 +7,12 @@ import pickle
 import signal
 
 import pytest
-from tests.support import audit_cases
-from tests.support.audit_cases import case
 
 from gradproof.audit.case import Outcome, Result
 from gradproof.audit.executors.processes import LocalProcesses
 from gradproof.audit.worker import Limits
+from support import audit_cases
+from support.audit_cases import case
 
 LIMITS = Limits(seconds=60, memory=1 << 30)
 

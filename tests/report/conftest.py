@@ -1,7 +1,4 @@
-"""Reports of every kind, made once, and a real browser."""
-
-import os
-import shutil
+"""Reports of every kind, made once."""
 
 import pytest
 
@@ -19,16 +16,3 @@ def kinds():
         "both modes": reports.a_pass(modes=("reverse", "forward")),
         "inconclusive": reports.an_inconclusive(),
     }
-
-
-@pytest.fixture(scope="session")
-def chromium():
-    """Debian's Chromium, headless."""
-    found = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-    if found is None:
-        pytest.skip("no Chromium here: install it (apt-get install chromium), or set CHROMIUM to where it is")
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        yield browser
-        browser.close()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 import signal
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradproof.cli.exit_codes import ExitCode
+from gradproof.cli.delivery import to_file, write
+from gradproof.cli.exit_codes import ExitCode, of_verdicts
 from gradproof.cli.group import Failed, Misuse
 from gradproof.cli.naming import one_line, resolve
-from gradproof.cli.output import say
+from gradproof.cli.output import reader_may_leave, say, tell
+from gradproof.report.characters import without_controls
 
 if TYPE_CHECKING:
     from gradproof.audit import Case
@@ -120,6 +124,85 @@ def run(
             finally:
                 executor.close()
         return _concluded(journal.counts())
+
+
+@audit.command()
+@click.argument("file", metavar="JOURNAL")
+@click.option("--html", "html_file", metavar="FILE", help="Write a page with a table of all cases.")
+@click.option("--json", "json_file", metavar="FILE", help="Write every row with its report.")
+@click.option("--junit", "junit_file", metavar="FILE", help="Write JUnit XML, as CI systems read it.")
+@click.option("--github", is_flag=True, help="Print annotations of a GitHub workflow instead of lines.")
+def report(file: str, html_file: str | None, json_file: str | None, junit_file: str | None, github: bool) -> ExitCode:
+    """Show what came of an audit: the cases that fail, and how many ended in which way."""
+    from gradproof.audit import Journal, exports
+    from gradproof.audit.case import Outcome
+    from gradproof.audit.page import page
+
+    renderers = [(html_file, page), (json_file, exports.to_json), (junit_file, exports.to_junit)]
+    wanted = [(to_file(name), render) for name, render in renderers if name]
+    with Journal.to_read(file) as journal:
+        for path, render in wanted:
+            write(path, render(journal))
+        if github:
+            for line in exports.to_github(journal):
+                say(without_controls(line))
+        else:
+            for row in journal.rows():
+                if row.result.outcome is Outcome.FAIL:
+                    say(without_controls(f"fail  {row.result.name}: {row.result.message}"))
+        for path, _ in wanted:
+            tell(f"Written: {path}")
+        return _concluded(journal.counts())
+
+
+@audit.command()
+@click.argument("old")
+@click.argument("new")
+def diff(old: str, new: str) -> ExitCode:
+    """Compare two journals: what newly fails or passes, is slower, or is in one of them alone.
+
+    The exit code is 1 if a case newly fails.
+    """
+    from gradproof.audit import Journal
+    from gradproof.audit.diff import Change, differences
+
+    found: Counter[Change] = Counter()
+    with Journal.to_read(old) as before, Journal.to_read(new) as after:
+        for each in differences(before, after):
+            found[each.change] += 1
+            say(without_controls(str(each)))
+    say(", ".join(f"{found[change]:,} {change}" for change in Change if found[change]) or "Nothing changed.")
+    return ExitCode.WRONG if found[Change.NEWLY_FAILING] else ExitCode.PASS
+
+
+@audit.command()
+@click.argument("file", metavar="JOURNAL")
+@click.argument("name")
+def replay(file: str, name: str) -> ExitCode:
+    """Run one case of a journal again, in this process, and show its report.
+
+    A journal holds pickled cases, and unpickling runs code: replay your own journals alone.
+    """
+    from gradproof.audit import Journal, Skip
+    from gradproof.audit.running import report_of, seeded
+
+    with Journal.to_read(file) as journal:
+        pickled, source = journal.pickled(name), journal.described()["source"]
+    if not pickled:
+        raise Misuse(f"The case {name!r} could not be pickled, and cannot be replayed.")
+    _cases(source)  # makes its module importable, as in the sweep
+    try:
+        case: Case = pickle.loads(pickled)
+        with seeded(case.seed):
+            found = report_of(case)
+    except Skip as reason:
+        say(f"There is nothing to check: {reason}.")
+        return ExitCode.PASS
+    except (Exception, SystemExit) as error:
+        raise Failed(f"{name} raised {one_line(error)}.") from None
+    with reader_may_leave():
+        found.show()
+    return of_verdicts([found.verdict])
 
 
 def _concluded(counts: dict[str, int]) -> ExitCode:

@@ -26,8 +26,8 @@ class Delivery:
     def to(cls, json_file: str | None, html_file: str | None) -> Delivery:
         """Return the files that are named; refuse those that cannot be written, before anything is checked."""
         return cls(
-            json=None if json_file in (None, "-") else _destination(str(json_file)),
-            page=None if html_file is None else _destination(html_file),
+            json=None if json_file in (None, "-") else to_file(str(json_file)),
+            page=None if html_file is None else to_file(html_file),
             prints_json=json_file == "-",
         )
 
@@ -51,19 +51,21 @@ class Delivery:
     def write(self, reports: list[Report], title: str = "") -> None:
         """Write the files."""
         if self.json is not None:
-            _write(self.json, _as_json(reports))
+            write(self.json, _as_json(reports))
         if self.page is not None:
-            _write(self.page, reports_to_html(reports, title=title))
+            write(self.page, reports_to_html(reports, title=title))
 
 
-def _destination(name: str) -> Path:
+def to_file(name: str) -> Path:
+    """Return where a file goes; refuse one that cannot be written."""
     try:
         return destination(name)
     except (OSError, ValueError) as error:
         raise Misuse(f"{name} cannot be written: {getattr(error, 'strerror', None) or error}.") from None
 
 
-def _write(file: Path, text: str) -> None:
+def write(file: Path, text: str) -> None:
+    """Write a file whole."""
     try:
         write_whole(file, text)
     except OSError as error:

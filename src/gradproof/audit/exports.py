@@ -1,0 +1,78 @@
+"""A journal for other programs: JSON, JUnit XML, and annotations of GitHub's checks."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from xml.etree import ElementTree
+
+from gradproof.audit.case import Outcome
+from gradproof.audit.journal import Journal, Row
+
+SCHEMA = 1
+NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+ELEMENTS = {Outcome.FAIL: "failure", Outcome.SKIPPED: "skipped", Outcome.INCONCLUSIVE: "skipped"}
+ANNOTATED = {Outcome.FAIL: "error", Outcome.CRASH: "warning", Outcome.TIMEOUT: "warning", Outcome.MEMORY: "warning"}
+
+
+def to_json(journal: Journal) -> str:
+    """Return a journal as one JSON object."""
+    cases = [_plain(row) for row in journal.rows()]
+    return json.dumps({"schema": SCHEMA, **journal.described(), "cases": cases}, allow_nan=False)
+
+
+def to_junit(journal: Journal) -> str:
+    """Return a journal as JUnit XML: a fail is a failure, an inconclusive case is skipped, no verdict is an error."""
+    suite = ElementTree.Element("testsuite", name=_xml(str(journal.described()["source"])))
+    counts = dict.fromkeys(("tests", "failure", "error", "skipped"), 0)
+    for row in journal.rows():
+        result = row.result
+        counts["tests"] += 1
+        case = ElementTree.SubElement(suite, "testcase", name=_xml(result.name), time=f"{result.seconds:.3f}")
+        if result.outcome is not Outcome.PASS:
+            kind = ELEMENTS.get(result.outcome, "error")
+            counts[kind] += 1
+            said = ElementTree.SubElement(case, kind, type=result.outcome.value, message=_xml(result.message))
+            said.text = _xml(result.output)
+    for kind, name in (("tests", "tests"), ("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
+        suite.set(name, str(counts[kind]))
+    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
+
+
+def to_github(journal: Journal) -> Iterator[str]:
+    """Return the lines that a workflow prints to annotate its run: fails are errors, lost processes are warnings."""
+    for row in journal.rows():
+        level = ANNOTATED.get(row.result.outcome)
+        if level:
+            title = _property(f"{row.result.outcome.value}: {row.result.name}")
+            yield f"::{level} title={title}::{_escaped(row.result.message)}"
+
+
+def _plain(row: Row) -> dict[str, object]:
+    result = row.result
+    return {
+        "name": result.name,
+        "outcome": result.outcome.value,
+        "reason": result.reason,
+        "message": result.message,
+        "seconds": result.seconds,
+        "seed": result.seed,
+        "host": result.host,
+        "finished": row.finished,
+        "tags": row.tags,
+        "output": result.output,
+        "report": json.loads(result.report) if result.report else None,
+    }
+
+
+def _xml(text: str) -> str:
+    return NOT_IN_XML.sub("�", text)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _escaped(text).replace(":", "%3A").replace(",", "%2C")
