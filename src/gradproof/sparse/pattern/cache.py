@@ -9,6 +9,7 @@ from collections.abc import MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
@@ -53,6 +54,18 @@ def facts_at(indices: tuple[Tensor, ...]) -> Facts:
     if known is None or known.versions != versions:
         _FACTS_OF_INDICES[indices[-1]] = known = Facts(versions)
     return known
+
+
+def hold_same(indices: tuple[Tensor, ...], copies: tuple[Tensor, ...]) -> bool:
+    """Return False if index tensors are seen to hold other numbers than their copies.
+
+    Some writes count no version: `.data`, and the broadcasts of DistributedDataParallel. On the CPU comparing takes
+    little beside a product. Elsewhere it waits for the device, so it is done in distributed training alone.
+    """
+    distributed = torch.distributed
+    if copies[0].device.type != "cpu" and not (distributed.is_available() and distributed.is_initialized()):
+        return True
+    return all(map(torch.equal, indices, copies))
 
 
 def keep_facts(tensor: Tensor) -> None:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from gradproof.errors import InputError
-from gradproof.sparse.pattern.cache import facts_at, facts_of
+from gradproof.sparse.pattern.cache import facts_at, facts_of, hold_same
 from gradproof.sparse.pattern.compressed_rows import CompressedRows
 from gradproof.sparse.pattern.construction import StoredIndices, edges_of
 from gradproof.sparse.pattern.grid import Grid, is_increasing, keys_of, ravel
@@ -84,7 +84,7 @@ class Pattern(StoredIndices):
             return cls(layout, shape, indices, **options)
         facts = facts_at(indices)
         fields = (layout, shape, options)
-        if facts.pattern is None or facts.equal_to != fields or not facts.pattern.is_still_at(indices):
+        if facts.pattern is None or facts.equal_to != fields or not hold_same(indices, facts.pattern.indices):
             copies = tuple(index.detach().clone() for index in indices)  # the cache must keep no index tensor alive
             facts.pattern, facts.equal_to = cls(layout, shape, copies, **options), fields
         found: Pattern = facts.pattern
@@ -184,17 +184,6 @@ class Pattern(StoredIndices):
     def is_by_columns(self) -> bool:
         """True if values are stored column by column."""
         return self.layout is torch.sparse_csc and not self.batch
-
-    def is_still_at(self, indices: tuple[Tensor, ...]) -> bool:
-        """Return False if index tensors hold other numbers than this pattern was built from.
-
-        Some writes count no version: `.data`, and the broadcasts of DistributedDataParallel. On the CPU comparing takes
-        little beside a product. Elsewhere it waits for the device, so it is done in distributed training alone.
-        """
-        distributed = torch.distributed
-        if self.device.type != "cpu" and not (distributed.is_available() and distributed.is_initialized()):
-            return True
-        return all(map(torch.equal, indices, self.indices))
 
     def require_matrix(self) -> None:
         """Raise if there are no rows and columns to multiply by."""
