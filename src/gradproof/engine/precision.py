@@ -162,7 +162,7 @@ def _compared(
     accepted = options.along(subject, operand)
     allowed = _allowed(subject, wide, operand, truth, seed)
     if accepted.atol or accepted.rtol:
-        allowed += accepted.atol + accepted.rtol * abs(truth)
+        allowed = allowed + accepted.atol + accepted.rtol * abs(truth)
     if not math.isfinite(float(claimed.sum())):
         overflow = ~subject.arrays.isfinite(claimed) & (abs(truth) + allowed > 0.5 * subject.numbers.largest)
         claimed = subject.arrays.where(overflow, truth, claimed)
@@ -205,13 +205,13 @@ def _frame(subject: Subject) -> Frame:
 def _allowed(subject: Subject, wide: Subject, operand: Array, truth: Array, seed: int) -> Array:
     """Return the largest change of each entry that rounding alone explains. Few long vectors are held at a time."""
     xp, unit, reverse = subject.arrays, subject.numbers.precision, subject.mode == "reverse"
-    size = truth * truth
+    square = truth * truth
     for number in range(FEW):
         other = product(wide, random_operand(wide, seed + 2 + number))
-        size += other * other
+        square = square + other * other
         del other
-    size *= 1 / (1 + FEW)
-    size **= 0.5
+    size = (square / (1 + FEW)) ** 0.5
+    del square
     nudge = wide.direction(seed + 1, Step(unit))
     moved = product(wide, operand, nudge) - truth
     moved = abs(xp.where(xp.isfinite(moved), moved, 0.0))
@@ -225,14 +225,11 @@ def _allowed(subject: Subject, wide: Subject, operand: Array, truth: Array, seed
         vanishing = float(size @ nudge) < TRACE * unit * total
     tiny = subject.numbers.tiny  # values and gradients this small are rounded alike
     natural = (unit * largest if vanishing else 0.0) + tiny
-    size *= unit
-    size += moved
-    del moved
+    allowed = unit * size + moved
+    del size, moved
     if natural:
-        size += tiny
-        size += natural * (unit / xp.where(nudge > 0, nudge, math.inf) if reverse else 1.0)
-    size *= ROUNDINGS
-    return size
+        allowed = allowed + tiny + natural * (unit / xp.where(nudge > 0, nudge, math.inf) if reverse else 1.0)
+    return ROUNDINGS * allowed
 
 
 def _finite_sizes(subject: Subject) -> tuple[float, float]:

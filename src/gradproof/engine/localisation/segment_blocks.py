@@ -55,12 +55,17 @@ def in_parts(question: Question, whole: SegmentResult, seed: int, options: Probi
     except _DecidedError as decided:
         return decided.result
     if whole.outcome is Outcome.UNDECIDED or not seen:  # a single input has no parts
-        return replace(whole, outcome=Outcome.UNDECIDED)
+        return _without_parts(whole)
     needed = min([absolute, *seen])
     largest = absolute / whole.resolution.relative if whole.resolution.relative else 0.0
     resolution = Resolution(absolute=needed, relative=needed / largest if largest else float("inf"))
     agrees = whole.outcome is Outcome.AGREES or resolution.relative <= UNRESOLVED or whole.shows_a_tenth
     return replace(whole, outcome=Outcome.AGREES if agrees else Outcome.UNDECIDED, resolution=resolution)
+
+
+def _without_parts(whole: SegmentResult) -> SegmentResult:
+    """Return the result where no part could be asked about: all inputs together still agree, if they did."""
+    return whole if whole.outcome is Outcome.AGREES else replace(whole, outcome=Outcome.UNDECIDED)
 
 
 class _DecidedError(Exception):
@@ -77,7 +82,7 @@ def _by_groups(question: Question, groups: Groups, whole: SegmentResult, seed: i
     for alignment in (Alignment.RANDOM, Alignment.CLAIMED):
         found = residuals_along(question, groups, seed, whole.half_width, alignment)
         if found is None:
-            raise _DecidedError(replace(whole, outcome=Outcome.UNDECIDED))
+            raise _DecidedError(_without_parts(whole))
         needed.append(found.error_needed)
         for mask in found.worst(FEW):
             _confirm(question, mask, seed, options, alignment)
@@ -103,7 +108,7 @@ def _error_needed(question: Question, part: Array, whole: SegmentResult, seed: i
     """Return the error in one entry that a part of the inputs would have shown."""
     seen = look(replace(question, moving=part), seed, whole.half_width, whole.unsmooth, Alignment.MEASURED)
     if seen is None:
-        raise _DecidedError(replace(whole, outcome=Outcome.UNDECIDED))
+        raise _DecidedError(_without_parts(whole))
     if seen.outside:
         _confirm(question, part, seed, options, Alignment.MEASURED)
     return seen.error_needed
