@@ -210,3 +210,33 @@ def test_a_mistake_that_only_looks_like_the_family_is_not_named_so(family):
     name, function, inputs, _, near = FAMILIES[family]
 
     assert name not in names(function, near, inputs)
+
+
+def few(g, x):
+    """A softmax's gradient of which four entries are wrong."""
+    right = softmax_gradient(g, x, lambda y, g: -y * (g * y).sum(-1, keepdim=True)).reshape(-1)
+    return torch.cat((right[:4] * NOISE[0, :4], right[4:])).reshape(x.shape)
+
+
+# wrong without a pattern, where random numbers or another function come near one
+ACCIDENTS = {
+    "a few entries of many": (lambda x: x.softmax(-1), (normal(5, 6),), few),
+    "a scalar with random factors": (lambda x: (x**3).sum(), (normal(3, 5),), lambda g, x: noisy(3 * g * x * x)),
+    "a random matrix": (
+        lambda x: x.sum(-1),
+        (normal(3, 5),),
+        lambda g, x: g[:, None] + x * (g @ NOISE[:3, :3])[:, None],
+    ),
+    "another smooth function": (
+        lambda x: x.sin(),
+        (normal(4, 5),),
+        lambda g, x: g * (1.3 * (1.3 * x).cos() + (1.3 * x).sin()) * x.exp(),
+    ),
+}
+
+
+@pytest.mark.parametrize("accident", ACCIDENTS)
+def test_no_name_is_given_where_there_is_no_pattern(accident):
+    function, inputs, wrong = ACCIDENTS[accident]
+
+    assert names(function, wrong, inputs) == []

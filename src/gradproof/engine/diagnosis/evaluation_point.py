@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from gradproof.engine.diagnosis.block import SOME, Block
-from gradproof.engine.diagnosis.case import CERTAIN, LEAST_FIT, SAME, Case
+from gradproof.engine.diagnosis.case import CERTAIN, LEAST_FIT, OPERANDS, SAME, Case
 from gradproof.engine.diagnosis.measurements import norm_of
 from gradproof.engine.estimators.noise import SINGLE
 from gradproof.engine.options import tolerance_hint
@@ -51,29 +51,31 @@ def wrong_point(case: Case) -> Iterator[Diagnosis]:
     """Diagnose a claim that is the right derivative at another point."""
     if not case.reverse:
         return
-    measurements, part, drawn = case.measurements, case.result_part, case.measurements.direction(20)
-    direction = part.alone(drawn)
-    if case.sample is not None:  # move the sampled inputs only: the right products are known there
-        direction, places = 0.0 * drawn, part.start + case.sample
-        direction[places] = drawn[places]
-
-    def off(slopes: Array) -> float:
-        pairs = zip(case.claims, case.operands, strict=True)
-        return norm_of(part.of(direction) @ claim - slopes @ operand for claim, operand in pairs)
-
-    if case.sample is None:
-        whole = off(measurements.rough_slopes(direction[None])[0])
-    else:
-        whole = norm_of(case.observed(part.of(direction)) @ error for error in case.errors)
-    if not 0 < whole < math.inf:
-        return
+    outputs = sum(part.size for part in case.operand_parts)
     for text, place in islice(_places(case), SOME):
-        left = off(measurements.rough_slopes(direction[None], place)[0])
-        if not left <= SLIGHT * whole:
+        left = _off(case, 0, place)
+        if left > SLIGHT or (outputs < OPERANDS and _off(case, 1, place) > SLIGHT):  # few numbers may agree by chance
             continue
         name, also, hint = _cause(case, text)
         message = f"{case.subject_line} is right for another point: for {text}{also}."
-        yield Diagnosis(name=name, message=message, fit=CERTAIN * (1 - left / whole), hint=hint)
+        yield Diagnosis(name=name, message=message, fit=CERTAIN * (1 - left), hint=hint)
+
+
+def _off(case: Case, number: int, place: Array) -> float:
+    """Return how far claims are off at the point plus `place`, along a direction, relative to how far they are here."""
+    part, direction = case.result_part, case.result_part.alone(case.measurements.direction(number))
+    if case.sample is not None:  # move the sampled inputs only: the right products are known there
+        drawn, places = direction, part.start + case.sample
+        direction = 0.0 * drawn
+        direction[places] = drawn[places]
+    along = part.of(direction)
+    if case.test_vectors is None:
+        whole = norm_of(case.observed(along) @ error for error in case.errors)
+    else:
+        whole = norm_of(error[number] for error in case.errors)
+    slopes = case.measurements.rough_slopes(direction[None], place)[0]
+    left = norm_of(along @ claim - slopes @ operand for claim, operand in zip(case.claims, case.operands, strict=True))
+    return left / whole if 0 < whole < math.inf else math.inf
 
 
 def _cause(case: Case, text: str) -> tuple[str, str, str]:

@@ -36,7 +36,7 @@ def held_constant(case: Case) -> Iterator[Diagnosis]:
         size, scale = _norm([one - other for one, other in zip(right, claimed, strict=True)]), _norm(expected)
         if not scale > ZERO * size or not size > SAME * scale:
             continue
-        factor = _factor(case, claimed, right, expected)
+        factor = (_factor if along is point else _factor_of_balance)(case, claimed, right, expected)
         if factor is not None:
             yield wrong_term(case, "in which a factor of the value is differentiated", factor, CERTAIN)
             return
@@ -80,20 +80,25 @@ def _missing(case: Case, claimed: Numbers, right: Numbers, expected: Numbers) ->
 
 def _factor(case: Case, claimed: Numbers, right: Numbers, expected: Numbers) -> float | None:
     """Return the factor b if the claimed slopes are a·y + b·(right − a·y), where it is neither zero nor one."""
-    degree, left = _multiple(right, expected)
-    scale = _norm(expected)
-    if left > TRACE * scale:  # the two terms are not multiples of each other
-        rest, apart = _without(claimed, expected), _without(right, expected)
-        factor, unexplained = _multiple(rest, apart)
-        multiple = _multiple([one - factor * other for one, other in zip(claimed, right, strict=True)], expected)[0]
-        if unexplained > TRACE * _norm(rest) or _is_close(factor, 0) or _is_close(factor, 1):
-            return None
-        plausible = len(claimed) > FEW and (_is_short(factor) or _is_short(1 / factor) or named(factor, case))
-        return factor if plausible and named(multiple / (1 - factor), case, TRACE) else None
-    if abs(degree) > TRACE:
+    _, left = _multiple(right, expected)
+    if left <= TRACE * _norm(expected):
+        return _factor_of_balance(case, claimed, right, expected)
+    rest, apart = _without(claimed, expected), _without(right, expected)
+    factor, unexplained = _multiple(rest, apart)
+    multiple, _ = _multiple([one - factor * other for one, other in zip(claimed, right, strict=True)], expected)
+    if unexplained > TRACE * _norm(rest) or _is_close(factor, 0) or _is_close(factor, 1):
         return None
-    multiple, left = _multiple(claimed, expected)  # the terms are y and −y
-    if left > TRACE * abs(multiple) * scale or any(_is_close(multiple, each) for each in (-1, 0, 1)):
+    plausible = len(claimed) > FEW and (_is_short(factor) or _is_short(1 / factor) or named(factor, case))
+    return factor if plausible and named(multiple / (1 - factor), case, TRACE) else None
+
+
+def _factor_of_balance(case: Case, claimed: Numbers, right: Numbers, expected: Numbers) -> float | None:
+    """Return the factor b where the terms are y and −y, the right slope is zero, and the claimed one is y − b·y."""
+    multiple, left = _multiple(claimed, expected)
+    scale = _norm(expected)
+    if _norm(right) > TRACE * scale or left > TRACE * abs(multiple) * scale:
+        return None
+    if any(_is_close(multiple, each) for each in (-1, 0, 1)):  # a term is missing, or none
         return None
     return 1 - multiple if named(1 - multiple, case, TRACE) else None
 

@@ -128,8 +128,14 @@ def _fit(case: Case, claimed: Array, right: Array, slack: Array, factors: Array,
 
 
 def _is_plausible(factors: Array) -> bool:
-    """Return True unless some factors are zero, as of missing terms, or all are near one, as of an approximation."""
-    return float(abs(factors).min()) > TRACE and float(abs(factors - 1).max()) > ALIKE
+    """Return True for factors of which none is zero, not all are near one, and one does not stand for a few entries.
+
+    Zeros are missing terms, and factors near one an approximation. A few that differ from one have to be equal.
+    """
+    others = factors[abs(factors - 1) > TRACE]
+    most = 2 * len(others) >= len(factors)
+    alike = float(others.max() - others.min()) <= TRACE if len(others) else False
+    return float(abs(factors).min()) > TRACE and float(abs(factors - 1).max()) > ALIKE and (most or alike)
 
 
 def _only(parts: Sequence[Part]) -> Part | None:
