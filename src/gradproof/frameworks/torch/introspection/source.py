@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import linecache
+import os
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -53,13 +54,20 @@ def rule_of(kind: type[Function], mode: str) -> Callable[..., Any]:
 
 
 def _place_of(code: CodeType) -> Source:
-    """Return the line of the `def`, which follows the decorators."""
+    """Return the file, relative to the working directory if it lies below it, and the line."""
+    file, line = _definition(code)
+    here = str(Path.cwd()) + os.sep
+    return Source(file.removeprefix(here), line)
+
+
+@functools.lru_cache(maxsize=1024)
+def _definition(code: CodeType) -> Source:
+    """Return the file and the line of the `def`, which follows the decorators."""
     first = code.co_firstlineno
     lines = islice(enumerate(linecache.getlines(code.co_filename)[first - 1 :], first), DECORATORS)
     line = next((number for number, text in lines if text.lstrip().startswith(("def ", "async def "))), first)
     if code.co_name == "<lambda>":
         line = first
-    path = Path(code.co_filename)
-    if not path.exists():  # typed at a prompt
+    if not Path(code.co_filename).exists():  # typed at a prompt
         return Source()
-    return Source(str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path), line)
+    return Source(code.co_filename, line)
