@@ -1,7 +1,8 @@
 """Is a mistake named for what it is? The gallery, and planted bugs that the diagnosis was not written against.
 
 The first diagnosis of the first finding that has one counts. Controls are wrong in a way that has no name: no diagnosis
-is the right answer. Arguments choose among the sets: gallery, held-out, by-hand, realistic.
+is the right answer. Arguments choose among the sets: gallery, held-out, by-hand, realistic,
+afterwards.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import torch
 from benchmarks.fresh import FRESH
 from benchmarks.held_out import plants
 from benchmarks.realistic import REALISTIC
+from benchmarks.realistic.afterwards import AFTERWARDS
 from gradproof import Report, check
 from gradproof.gallery import GALLERY
 
@@ -48,7 +50,19 @@ def realistic() -> Iterator[Case]:
         yield bug.family, bug.title, bug.function, bug.inputs(), bug.names
 
 
-SETS = {"gallery": gallery, "held-out": held_out, "by-hand": by_hand, "realistic": realistic}
+def afterwards() -> Iterator[Case]:
+    """More of them, written after the diagnosis."""
+    for bug in AFTERWARDS:
+        yield bug.family, bug.title, bug.function, bug.inputs(), bug.names
+
+
+SETS = {
+    "gallery": gallery,
+    "held-out": held_out,
+    "by-hand": by_hand,
+    "realistic": realistic,
+    "afterwards": afterwards,
+}
 
 
 def first_name(report: Report) -> str:
