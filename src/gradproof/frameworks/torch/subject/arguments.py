@@ -88,10 +88,9 @@ class Call:
         positional, named = ((), spread) if self._by_name else (spread, {})
         if self.module is None or self.in_place:
             return self.function(*positional, **named)
-        own = {
-            slot.path: tensor for slot, tensor in zip(self.slots[len(self.slots) - self._own :], supply, strict=True)
-        }
-        return torch.func.functional_call(self.module, own, tuple(positional), named)
+        held = list(supply)
+        own = {path: held[number] for path, number in self._places}
+        return torch.func.functional_call(self.module, own, tuple(positional), named, tie_weights=False)
 
     def with_own_parameters(self) -> Call:
         """Return the same call of a module that is not given other parameters and buffers, but uses its own."""
@@ -123,13 +122,13 @@ class Call:
             for (rest, leaf), position in zip(trees.leaves(member, ""), trees.positions(member, place), strict=True):
                 if isinstance(leaf, Tensor):
                     yield Slot(names.get(key, place) + rest, _readable(leaf), position=position)
-        self._own = 0
+        self._own, self._places = 0, list[tuple[str, int]]()
         if self.module is not None:
             owned: list[tuple[str, Tensor, bool]] = [
                 (name, tensor, False) for name, tensor in self.module.named_parameters()
             ]
             owned += [(name, tensor, True) for name, tensor in self.module.named_buffers()]
-            self._own = len(owned)
+            self._own, self._places = len(owned), _places(self.module, [tensor for _, tensor, _ in owned])
             if lazy := [name for name, tensor, _ in owned if is_lazy(tensor)]:
                 raise InputError(
                     f"{', '.join(lazy[:8])} of {self.name} have no size yet, as in a lazy module before its first "
@@ -205,6 +204,20 @@ def _is_opaque(tensor: Tensor) -> bool:
 def _is_special(tensor: Tensor) -> bool:
     """Return True for a tensor that must reach the function in its own form: a parameter, or one of oneDNN's."""
     return _is_opaque(tensor) or isinstance(tensor, nn.Parameter)
+
+
+def _places(module: nn.Module, owned: Sequence[Tensor]) -> list[tuple[str, int]]:
+    """Return every place in a module that holds a tensor, once, with the tensor's number.
+
+    One tensor may be held in several places, and one submodule may be reached by several paths.
+    """
+    numbers = {id(tensor): number for number, tensor in enumerate(owned)}
+    return [
+        (f"{path}.{name}" if path else name, numbers[id(tensor)])
+        for path, part in module.named_modules()
+        for name, tensor in (*part._parameters.items(), *part._buffers.items())
+        if id(tensor) in numbers
+    ]
 
 
 def _readable(tensor: Tensor) -> Tensor:
