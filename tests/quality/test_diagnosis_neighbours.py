@@ -14,6 +14,9 @@ DEGREES = torch.bincount(TO, minlength=6)[:, None].double()
 SEGMENTS = torch.tensor([0, 0, 1, 2, 2, 2, 3])
 NOISE = 1 + 0.4 * torch.randn(12, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(7))
 
+TAPS = torch.tensor([[[0.9, -0.4, 0.3]]], dtype=torch.float64)
+KERNEL = torch.randn(3, 2, 3, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(8))
+
 
 def noisy(gradient):
     """The gradient with a random factor in every entry."""
@@ -112,6 +115,13 @@ FAMILIES = {
         lambda g, x: g * x.exp(),
         lambda g, x: g * x.exp() * (1 + 0.1 * x),
     ),
+    "a kernel that is not flipped": (
+        "flipped",
+        lambda x: f.conv2d(x, KERNEL, padding=1),
+        (normal(1, 2, 4, 4),),
+        lambda g, _x: f.conv_transpose2d(g, KERNEL.flip(-1, -2), padding=1),
+        lambda g, _x: f.conv_transpose2d(g, noisy(KERNEL.flip(-1, -2)), padding=1),
+    ),
     "a scatter to other places": (
         "misplaced",
         lambda x: x.topk(3, -1).values,
@@ -128,10 +138,10 @@ FAMILIES = {
     ),
     "equal values in the wrong places": (
         "misplaced",
-        lambda x: 0.3 * x[:, :-1] + 0.7 * x[:, 1:],
-        (normal(3, 7),),
-        lambda g, _x: f.pad(0.7 * g, (0, 1)) + f.pad(0.3 * g, (1, 0)),
-        lambda g, _x: f.pad(0.6 * g, (0, 1)) + f.pad(0.3 * g, (1, 0)),
+        lambda x: f.conv1d(x, TAPS, dilation=2, padding=2),
+        (normal(2, 1, 10),),
+        lambda g, _x: f.conv_transpose1d(g, TAPS, padding=1),
+        lambda g, _x: f.conv_transpose1d(g, TAPS + 0.1, padding=1),
     ),
     "another dimension": (
         "wrong-dimension",

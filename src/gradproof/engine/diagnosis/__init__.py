@@ -54,6 +54,7 @@ WHOLE: tuple[Hypothesis, ...] = (
 )
 FACTORS: tuple[OfBlock, ...] = (tensor_factors.forgotten,)
 BY_TERMS: tuple[Hypothesis, ...] = (  # tried later, since they also fit many of the mistakes above
+    arrangement.flipped_throughout,
     terms.residual,
     terms.symmetric,
     incoming_gradient.passed_through,

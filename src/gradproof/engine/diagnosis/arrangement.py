@@ -164,6 +164,20 @@ def flipped(case: Case) -> Iterator[Diagnosis]:
         yield _flip(f"{case.subject_line} is that of {_a(case.given)} reversed", axes, fit)
 
 
+def flipped_throughout(case: Case) -> Iterator[Diagnosis]:
+    """Diagnose a product that is right with itself and its operand reversed, as of a kernel that is not flipped."""
+    part, operand_part = case.result_part, case.only_operand_part
+    if operand_part is None:
+        return
+    for last in range(1, min(len(part.axes), len(operand_part.axes), FEW) + 1):
+        axes, change = tuple(part.axes[-last:]), partial(_reversed, case, tuple(operand_part.axes[-last:]))
+        pairs = list(zip(case.operands, case.claims, strict=True))
+        rights = (case.right(operand_part.changed(operand, change)).value for operand, _ in pairs)
+        claims = (case.observed(_reversed(case, axes, claim)) for _, claim in pairs)
+        fit = case.fit(claim - right for claim, right in zip(claims, rights, strict=True))
+        yield _flip(f"{case.subject_line} is right with itself and the {case.given} reversed", axes, fit)
+
+
 def _some(axes: list[Axis]) -> Iterator[tuple[Axis, ...]]:
     """Yield every selection of up to three dimensions."""
     for count in range(1, FEW + 1):

@@ -107,7 +107,8 @@ def outer_product(case: Case, block: Block) -> Iterator[Diagnosis]:
         name="missing-term",
         message=f"What is missing in {case.what} is an outer product"
         + (f" in each of {len(ratios)} groups of entries" if len(ratios) > 1 else "")
-        + ": the term through something that all entries share.",
+        + ": the term through something that all entries share"
+        + (" is left out." if bool(block.dropped.any()) else ", which is left out or has another factor."),
         fit=CERTAIN * fit,
         hint="Look at what the forward shares between entries, a sum, mean, norm, maximum or a softmax's "
         "denominator: it depends on every input, and its derivative is a term of its own.",
