@@ -56,6 +56,7 @@ def test_options_may_come_first_and_select(audit):
         (("torch-ops", "--journal", "a.db", "--shard", "3"), "is no shard"),
         (("torch-ops", "--journal", "a.db", "--shard", "4/3"), "pass a number from 1"),
         (("torch-ops", "--journal", "a.db", "--memory", "much"), "is no size"),
+        (("torch-ops", "--journal", "a.db", "--dask", "local", "--ray", "local"), "runs on one cluster"),
         (("torch-ops",), "Missing parameter: file"),
         (("torch-ops", "--journal", "absent/folder/a.db"), "cannot be written"),
     ],

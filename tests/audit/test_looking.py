@@ -15,14 +15,15 @@ HOSTILE = "</script><script>window.hurt = 1</script><b>"
 
 
 @pytest.fixture
-def journal(tmp_path):
-    """Make a journal of results."""
+def journal(tmp_path, monkeypatch):
+    """Make a journal of results, in one transaction: a hundred thousand would take half a minute."""
+    monkeypatch.setattr(Journal, "_synchronise", lambda journal: None)
     made = []
 
     def make(*results, tags=("op=sin", "dtype=float64")):
         written = Journal.to_write(tmp_path / f"{len(made)}.db", source="mine")
         made.append(written)
-        written._connection.execute("BEGIN")  # one transaction, or a hundred thousand rows take minutes
+        written._connection.execute("BEGIN")
         for result in results:
             written.record(result, pickled=b"", tags=tags)
         written._connection.execute("COMMIT")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import socket
@@ -21,6 +22,7 @@ from gradproof.errors import InputError
 
 APPLICATION = 0x67707266  # "gprf", in the header of the file
 SCHEMA = 1
+SYNCED = 1.0  # seconds between two writes that are flushed to the disk
 PATIENCE = 10.0  # seconds to wait for another program that has locked the file
 TABLES = """
 CREATE TABLE sweep (
@@ -64,6 +66,7 @@ class Journal:
 
     def __init__(self, path: Path, connection: sqlite3.Connection, *, held: int | None = None) -> None:
         self.path, self._connection, self._held, self._sweep = path, connection, held, 0
+        self._synced = -math.inf
 
     @classmethod
     def to_write(cls, path: str | os.PathLike[str], *, source: str, resume: bool = False) -> Journal:
@@ -126,8 +129,13 @@ class Journal:
             return self._connection.execute("SELECT 1 FROM result WHERE name = ?", (name,)).fetchone() is not None
 
     def record(self, result: Result, *, pickled: bytes, tags: tuple[str, ...]) -> None:
-        """Write the row of a case; when this returns, it survives a power loss."""
+        """Write the row of a case; when this returns, it survives the end of this process.
+
+        Once in `SYNCED` seconds the file is flushed to the disk too, which takes longer than many a case: a power loss
+        takes the rows since then, and their cases run again.
+        """
         with self._telling():
+            self._synchronise()
             self._connection.execute(
                 f"INSERT INTO result ({COLUMNS}, pickled, sweep) VALUES ({', '.join('?' * 13)})",
                 (
@@ -191,7 +199,6 @@ class Journal:
             self._connection.executescript(
                 f"BEGIN; {TABLES} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {SCHEMA}; COMMIT;"
             )
-        self._connection.execute("PRAGMA synchronous = FULL")
         self._connection.execute("PRAGMA temp_store = FILE")
         self._connection.execute("CREATE TABLE temp.met (name TEXT PRIMARY KEY) WITHOUT ROWID")
         self._sweep = int(
@@ -201,6 +208,14 @@ class Journal:
             ).lastrowid
             or 0
         )
+
+    def _synchronise(self) -> None:
+        """Choose whether the next write is flushed, with all that precede it."""
+        now = time.monotonic()
+        due = now - self._synced > SYNCED
+        self._connection.execute(f"PRAGMA synchronous = {'FULL' if due else 'NORMAL'}")
+        if due:
+            self._synced = now
 
     def _is_ours(self) -> bool:
         """Return False for an empty file; raise for one that is no journal, or that a newer version wrote."""

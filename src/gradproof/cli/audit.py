@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,9 @@ from gradproof.report.characters import without_controls
 
 if TYPE_CHECKING:
     from gradproof.audit import Case
+    from gradproof.audit.executors import Executor
 
+LOCAL = "local"  # a cluster of its own on this machine
 UNITS = {"K": 10, "M": 20, "G": 30, "T": 40}  # binary exponents
 WRONG_FIRST = ("fail", "crash", "memory", "timeout", "error", "inconclusive", "skipped", "pass")
 
@@ -91,20 +94,31 @@ def audit() -> None:
 @click.option("--memory", type=size, metavar="SIZE", help="What a case may allocate, such as 4G (on Linux).")
 @click.option("--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Processes.")
 @click.option("--lifetime", type=click.IntRange(min=1), default=200, show_default=True, help="Cases of a process.")
+@click.option("--dask", metavar="ADDRESS", help="Run on a Dask cluster: tcp://HOST:PORT of its scheduler, or local.")
+@click.option("--ray", metavar="ADDRESS", help="Run on a Ray cluster: HOST:PORT, auto, or local.")
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only cases with this tag, such as dtype=float64.")
 @click.option("--only", "globs", multiple=True, metavar="GLOB", help="Only cases whose name fits, such as 'conv*'.")
 @click.option("--sample", type=float, default=1.0, metavar="FRACTION", help="A random part of the cases, such as 0.05.")
 @click.option("--seed", type=int, default=0, show_default=True, help="The seed of the sample.")
 @click.option("--shard", type=shard, default="1/1", metavar="I/N", help="One part of the cases, such as 3/16.")
 def run(
-    source: str, file: str, resume: bool, timeout: float, memory: int | None, workers: int, lifetime: int, **chosen: Any
+    source: str,
+    file: str,
+    resume: bool,
+    timeout: float,
+    memory: int | None,
+    workers: int,
+    lifetime: int,
+    dask: str | None,
+    ray: str | None,
+    **chosen: Any,
 ) -> ExitCode:
     """Run the cases of SOURCE that the journal has no result of.
 
     SOURCE is torch-ops, torch-modules, or a MODULE:GENERATOR of gradproof.audit.Case objects.
     """
     from gradproof.audit import Journal, JournalFailedError, Selection, sweep
-    from gradproof.audit.executors.processes import LocalProcesses
+    from gradproof.audit.executors.remote import UnreachableError
     from gradproof.audit.worker import Limits
     from gradproof.cli.audit_progress import Progress
 
@@ -112,14 +126,17 @@ def run(
     cases = _cases(source)
     with Journal.to_write(file, source=source, resume=resume) as journal:
         limits = Limits(seconds=timeout, memory=memory)
-        executor = LocalProcesses(workers=workers, limits=limits, lifetime=lifetime)
+        try:
+            executor = _executor(dask, ray)(workers=workers, limits=limits, lifetime=lifetime)
+        except UnreachableError as error:
+            raise Failed(str(error)) from None
         with _terminated_as_interrupted(), Progress(executor) as progress:
             try:
                 sweep(selection.of(cases()), journal, executor, watch=progress.show)
             except KeyboardInterrupt:
                 progress.note(f"Interrupted. Go on with: gradproof audit {source} --journal {file} --resume")
                 raise
-            except JournalFailedError as error:
+            except (JournalFailedError, UnreachableError) as error:
                 raise Failed(str(error)) from None
             finally:
                 executor.close()
@@ -227,6 +244,23 @@ def code_of(outcomes: Iterable[str]) -> ExitCode:
     if "fail" in found:
         return ExitCode.WRONG
     return ExitCode.INCONCLUSIVE if found & UNDECIDED else ExitCode.PASS
+
+
+def _executor(dask: str | None, ray: str | None) -> Callable[..., Executor]:
+    """Return what makes the executor that was asked for: local processes, unless a cluster is named."""
+    if dask and ray:
+        raise Misuse("Pass --dask or --ray: an audit runs on one cluster.")
+    if dask:
+        from gradproof.audit.executors.dask import DaskCluster
+
+        return partial(DaskCluster, "" if dask == LOCAL else dask)
+    if ray:
+        from gradproof.audit.executors.ray import RayCluster
+
+        return partial(RayCluster, "" if ray == LOCAL else ray)
+    from gradproof.audit.executors.processes import LocalProcesses
+
+    return LocalProcesses
 
 
 def _cases(source: str) -> Callable[[], Iterable[Case]]:
