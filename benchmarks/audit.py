@@ -4,7 +4,8 @@
 with twenty kills (SIGKILL) of the driver, of a worker, or of both at random times, with `--resume` after each. Every
 case must have one row, no row may change once it is written, no case that has a row may run again, and no outcome may
 differ from the undisturbed run. `python -m benchmarks.audit throughput` checks small cases alone: in one process, and
-with two workers. `--cases` and `--kills` say how much is done; the exit status is 1 if anything does not hold.
+with two workers. `python -m benchmarks.audit memory --cases 100000` measures the driver's memory. `--cases` and
+`--kills` say how much is done; the exit status is 1 if anything does not hold.
 """
 
 from __future__ import annotations
@@ -215,14 +216,60 @@ def warm() -> tuple[Any, Any]:
     return made("right", "", "")
 
 
+class Immediate:
+    """An executor that passes every case unseen, so that the driver alone is measured."""
+
+    capacity = 4
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def submit(self, name: str, pickled: bytes) -> None:
+        """Take a case."""
+        self.names.append(name)
+
+    def finished(self) -> list[Any]:
+        """Return all cases."""
+        from gradproof.audit import Outcome, Result
+
+        taken, self.names = self.names, []
+        return [Result(name=name, outcome=Outcome.PASS) for name in taken]
+
+    def running(self) -> list[str]:
+        """Return nothing."""
+        return []
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def memory(count: int) -> bool:
+    """Compare what the driver holds after a thousand cases and after many."""
+    import resource
+
+    from gradproof.audit import Journal, sweep
+
+    held = []
+    for number in (1000, count):
+        os.environ[COUNT] = str(number)
+        with tempfile.TemporaryDirectory() as folder, Journal.to_write(Path(folder) / "a.db", source="mine") as journal:
+            sweep(cases(), journal, Immediate())
+        held.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    print(f"the driver holds {held[0]:.1f} MiB after 1,000 cases, and {held[1]:.1f} MiB after {count:,}")
+    return held[1] - held[0] < 16
+
+
+TABLES = {"throughput": throughput, "memory": memory}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("table", nargs="?", choices=("kills", "throughput"), default="kills")
+    parser.add_argument("table", nargs="?", choices=("kills", *TABLES), default="kills")
     parser.add_argument("--cases", type=int, default=2000)
     parser.add_argument("--kills", type=int, default=20)
     options = parser.parse_args()
-    holds = survives(options.cases, options.kills) if options.table == "kills" else throughput(options.cases)
-    return 0 if holds else 1
+    kills = partial(survives, kills=options.kills)
+    return 0 if TABLES.get(options.table, kills)(options.cases) else 1
 
 
 if __name__ == "__main__":

@@ -88,5 +88,6 @@ def test_an_audit_is_reported_exported_replayed_and_compared(audit, tmp_path):
     assert [suite.get(name) for name in ("tests", "failures", "errors", "skipped")] == ["4", "1", "1", "1"]
     assert "::error title=fail%3A wrong::The" in audit("report", "a.db", "--github", code=ExitCode.WRONG)
     assert "wrong in 3 entries" in audit("replay", "a.db", "wrong", code=ExitCode.WRONG)
+    assert "inputs[0] = torch.tensor(" in audit("replay", "a.db", "wrong", "--shrink", code=ExitCode.WRONG)
     assert audit("diff", "a.db", "a.db") == "Nothing changed.\n"
     assert audit("replay", "a.db", "absent") == ("JournalError", f"{tmp_path / 'a.db'} has no case 'absent'.")

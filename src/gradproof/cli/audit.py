@@ -195,13 +195,15 @@ def diff(old: str, new: str) -> ExitCode:
 @audit.command()
 @click.argument("file", metavar="JOURNAL")
 @click.argument("name")
-def replay(file: str, name: str) -> ExitCode:
+@click.option("--shrink", "shrinks", is_flag=True, help="Look for smaller inputs that fail, and print a script.")
+def replay(file: str, name: str, shrinks: bool) -> ExitCode:
     """Run one case of a journal again, in this process, and show its report.
 
     A journal holds pickled cases, and unpickling runs code: replay your own journals alone.
     """
     from gradproof.audit import Journal, Skip
     from gradproof.audit.running import report_of, seeded
+    from gradproof.audit.shrink import shrink
 
     with Journal.to_read(file) as journal:
         pickled, source = journal.pickled(name), journal.described()["source"]
@@ -212,6 +214,7 @@ def replay(file: str, name: str) -> ExitCode:
         case: Case = pickle.loads(pickled)
         with seeded(case.seed):
             found = report_of(case)
+        smaller = shrink(case) if shrinks and found.findings else None
     except Skip as reason:
         say(f"There is nothing to check: {reason}.")
         return ExitCode.PASS
@@ -219,6 +222,8 @@ def replay(file: str, name: str) -> ExitCode:
         raise Failed(f"{name} raised {one_line(error)}.") from None
     with reader_may_leave():
         found.show()
+    if smaller:
+        say(f"\n# The smallest inputs that fail, after {smaller.attempts} checks:\n{without_controls(smaller.script)}")
     return of_verdicts([found.verdict])
 
 
