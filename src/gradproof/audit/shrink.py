@@ -76,8 +76,9 @@ def _smaller(inputs: Inputs) -> Iterator[Inputs]:
     for size in sorted({size for tensor in tensors.values() for size in tensor.shape if size > 1}, reverse=True):
         for new in sorted({1, 2, size // 2, size - 1} - {size}):  # in all tensors, since sizes have to fit each other
             yield _with(inputs, {place: _cut(tensor, size, new) for place, tensor in tensors.items()})
-    if any(tensor.dim() for tensor in tensors.values()):
-        yield _with(inputs, {place: tensor.squeeze(0) if tensor.dim() else tensor for place, tensor in tensors.items()})
+    rows = {place: tensor[0] for place, tensor in tensors.items() if tensor.dim() and len(tensor) == 1}
+    if rows:
+        yield _with(inputs, rows)
     for (place, tensor), simple in product(tensors.items(), (_ones, partial(_rounded, 0), partial(_rounded, 1))):
         changed = simple(tensor)
         if changed is not None and _is_simpler(changed, tensor):

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from gradproof.audit.case import Outcome, Result
-from gradproof.audit.executors.remote import LOST, UnreachableError, run_remotely
+from gradproof.audit.executors.remote import UnreachableError, run_remotely
 from gradproof.audit.worker import Limits
 from gradproof.errors import InputError
 
@@ -85,7 +85,7 @@ class DaskCluster:
         try:
             result: Result = future.result()
         except self._killed:
-            message = f"{LOST} workers of the cluster were lost, one after the other, while they ran the case."
+            message = "The workers of the cluster that ran the case were lost, one after the other."
             return Result(name=name, outcome=Outcome.CRASH, reason="lost workers", message=message)
         return result
 

@@ -7,11 +7,12 @@ import sys
 from typing import Any
 
 from gradproof.audit.case import Outcome, Result
-from gradproof.audit.executors.remote import LOST, UnreachableError, run_remotely
+from gradproof.audit.executors.remote import UnreachableError, run_remotely
 from gradproof.audit.worker import Limits
 from gradproof.errors import InputError
 
 TICK = 0.5  # seconds after which `finished` returns, even if no case has ended
+ATTEMPTS = 3  # of a case whose worker is lost
 
 
 class RayCluster:
@@ -30,7 +31,7 @@ class RayCluster:
                 f"The Ray cluster at {address} cannot be reached ({type(error).__name__}). Is it running, and does its "
                 "address end with its port?"
             ) from None
-        self._run = self._ray.remote(max_retries=LOST - 1)(run_remotely)
+        self._run = self._ray.remote(max_retries=ATTEMPTS - 1)(run_remotely)
         self._names: dict[Any, str] = {}
 
     @property
@@ -61,7 +62,7 @@ class RayCluster:
         try:
             result: Result = self._ray.get(reference)
         except (self._ray.exceptions.WorkerCrashedError, self._ray.exceptions.NodeDiedError):
-            message = f"{LOST} workers of the cluster were lost, one after the other, while they ran the case."
+            message = "The workers of the cluster that ran the case were lost, one after the other."
             return Result(name=name, outcome=Outcome.CRASH, reason="lost workers", message=message)
         return result
 

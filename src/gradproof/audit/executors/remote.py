@@ -10,7 +10,6 @@ from gradproof.audit.case import Result
 from gradproof.audit.executors.processes import LocalProcesses
 from gradproof.audit.worker import Limits
 
-LOST = 3  # attempts of a case whose cluster worker is lost before the case is blamed
 _here = threading.local()  # one process for each thread of a cluster's worker
 
 
