@@ -38,7 +38,7 @@ def test_a_cluster_runs_cases_that_may_die(cluster):
 
     assert found.pop("crash") is Outcome.CRASH
     assert set(found.values()) == {Outcome.PASS}
-    assert cluster.capacity == 4
+    assert cluster.capacity == 16
 
 
 @pytest.mark.parametrize(("package", "kind"), CLUSTERS.items())

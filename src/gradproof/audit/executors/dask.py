@@ -13,6 +13,7 @@ from gradproof.errors import InputError
 REACHED = 20.0  # seconds in which a scheduler has to answer
 WORKERLESS = 60.0  # seconds that a cluster may be without any worker
 TICK = 0.5  # seconds after which `finished` returns, even if no case has ended
+DEPTH = 8  # cases handed over for each thread: the time to hand over one hides behind the others
 
 
 class DaskCluster:
@@ -43,8 +44,8 @@ class DaskCluster:
 
     @property
     def capacity(self) -> int:
-        """Two cases for every thread of the cluster as it is now, since workers come and go."""
-        return 2 * max(1, int(sum(self._client.nthreads().values())))
+        """Several cases for every thread of the cluster as it is now, since workers come and go."""
+        return DEPTH * max(1, int(sum(self._client.nthreads().values())))
 
     def submit(self, name: str, pickled: bytes) -> None:
         """Send a case; Dask runs it again elsewhere if its worker is lost."""

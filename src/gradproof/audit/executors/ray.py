@@ -12,6 +12,7 @@ from gradproof.audit.worker import Limits
 from gradproof.errors import InputError
 
 TICK = 0.5  # seconds after which `finished` returns, even if no case has ended
+DEPTH = 8  # cases handed over for each processor: the time to hand over one hides behind the others
 ATTEMPTS = 3  # of a case whose worker is lost
 
 
@@ -36,8 +37,8 @@ class RayCluster:
 
     @property
     def capacity(self) -> int:
-        """Two cases for every processor of the cluster as it is now."""
-        return 2 * max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+        """Several cases for every processor of the cluster as it is now."""
+        return DEPTH * max(1, int(self._ray.cluster_resources().get("CPU", 1)))
 
     def submit(self, name: str, pickled: bytes) -> None:
         """Send a case; Ray runs it again elsewhere if its worker is lost."""
@@ -50,6 +51,8 @@ class RayCluster:
     def finished(self) -> list[Result]:
         """Wait until a case ends, for half a second at the most, and return the results."""
         done, _ = self._ray.wait(list(self._names), timeout=TICK)
+        if done:  # those that have ended as well meanwhile
+            done, _ = self._ray.wait(list(self._names), num_returns=len(self._names), timeout=0)
         return [self._result(reference, self._names.pop(reference)) for reference in done]
 
     def close(self) -> None:
