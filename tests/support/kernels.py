@@ -42,3 +42,20 @@ def doubled_in_place_of_empty(x: Tensor, written: int | None = None) -> Tensor:
     result = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     result.view(-1)[:written] = 2 * x.reshape(-1)[:written]
     return result
+
+
+def refusing_double(function: Callable[[Tensor], Tensor], spoil: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
+    """Make a kernel that computes in float32 inside, does not take float64, and spoils its gradient."""
+
+    def forward(x: Tensor) -> Tensor:
+        if x.dtype == torch.float64:
+            raise TypeError("unsupported dtype: float64")
+        return function(x.float()).to(x.dtype)
+
+    def backward(incoming: Tensor, x: Tensor) -> Tensor:
+        with torch.enable_grad():
+            inside = x.detach().float().requires_grad_()
+            (gradient,) = torch.autograd.grad(function(inside), inside, incoming.float())
+        return spoil(gradient).to(x.dtype)
+
+    return saving(forward, backward)

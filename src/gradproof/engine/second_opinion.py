@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import replace
 
+from gradproof.engine.diagnosis.along_segments import diagnoses
 from gradproof.engine.estimators.differences import precision_shown
 from gradproof.engine.estimators.noise import binades, on_a_grid
 from gradproof.engine.estimators.question import Question
 from gradproof.engine.estimators.segment import Outcome, SegmentResult, question_of, second_opinion
 from gradproof.engine.estimators.steps import FINEST, RATIO, first_step
-from gradproof.engine.localisation.segment_blocks import Region, in_parts, region_of
+from gradproof.engine.localisation.segment_blocks import in_parts
+from gradproof.engine.localisation.segment_region import Region, region_of
 from gradproof.engine.options import Probing
 from gradproof.engine.results import Finding, Reason, Resolution
 from gradproof.engine.subject import Array, DerivativeError, Step, Subject
@@ -43,8 +46,12 @@ def seconded(judgement: Judgement, subject: Subject, seed: int, options: Probing
             result = asked(subset(subject, rest), seed, options, result.moving) if rest.shape[0] else None
         if result is None or result.outcome is not Outcome.DISAGREES:
             return judgement
-        region = region_of(_question(subject, seed, options), result, seed)
-        return replace(judgement, findings=(segment_finding(subject, result, region),))
+        question = _question(subject, seed, options)
+        region = region_of(question, result, seed)
+        finding = segment_finding(subject, result, region)
+        with suppress(DerivativeError):  # a diagnosis that fails must not lose the finding
+            finding = replace(finding, diagnoses=diagnoses(question, result, region, seed))
+        return replace(judgement, findings=(finding,))
     if result is None or result.outcome is not Outcome.AGREES:
         return judgement
     why = obstacle.message if obstacle else WEAK

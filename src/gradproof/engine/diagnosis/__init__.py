@@ -78,8 +78,8 @@ OF_A_SAMPLE: tuple[OfBlock, ...] = (index_maps.found_elsewhere, regions.missing_
 
 
 def diagnosed(subject: Subject, judgement: Judgement, seed: int) -> Judgement:
-    """Return the judgement with diagnoses added to its findings of wrong gradients."""
-    wrong = [finding for finding in judgement.findings if finding.kind == "wrong-gradient"]
+    """Return the judgement with diagnoses added to its findings of wrong gradients that have none yet."""
+    wrong = [each for each in judgement.findings if each.kind == "wrong-gradient" and not each.diagnoses]
     if not wrong or max(subject.inputs.size, subject.outputs.size) > HUGE:
         return judgement
     measurements = Measurements(subject, seed, judgement.measured)

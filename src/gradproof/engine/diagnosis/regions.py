@@ -184,7 +184,7 @@ def _partly_lost(case: Case, missing: Array, kept: Array, fit: float) -> Iterato
     if slab:
         yield Diagnosis(
             name="block",
-            message=f"{case.subject_line} is right {slab} alone, and zero evaluation_point.",
+            message=f"{case.subject_line} is right {slab} alone, and zero elsewhere.",
             fit=fit,
             hint="Look for a loop, a slice or a chunk whose range ends early or starts late, and for a result that "
             "is overwritten where it should be put together.",

@@ -20,6 +20,7 @@ from gradproof.engine.estimators.question import (
     place_of,
     value_at,
 )
+from gradproof.engine.subject import Array
 from gradproof.engine.thresholds import CLEARLY, MARGIN
 
 GAUSS = (-(3**-0.5), 3**-0.5)  # exact for cubic claims
@@ -27,11 +28,28 @@ GAUSS = (-(3**-0.5), 3**-0.5)  # exact for cubic claims
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """How far claimed and measured change lie apart, the bar, and the shortest displacement of a coordinate."""
+    """Claimed and measured change, the bar, and the shortest displacement of a coordinate.
 
-    residual: float
+    `across` is the displacement between the ends, `step` half of it as it was asked for.
+    """
+
+    claimed: float
+    measured: float
     bar: float
     shortest: float
+    across: Array
+    step: Array
+    cotangent: Array
+
+    @property
+    def residual(self) -> float:
+        """How far claimed and measured change lie apart."""
+        return abs(self.measured - self.claimed)
+
+    @property
+    def size(self) -> float:
+        """The larger one of claimed and measured change."""
+        return max(abs(self.claimed), abs(self.measured))
 
     @property
     def outside(self) -> bool:
@@ -64,7 +82,11 @@ def look(question: Question, seed: int, width: float, unsmooth: float, alignment
     rounding = math.hypot(question.claim_noise * size, subject.numbers.precision * claimed / (2 * CLEARLY))
     distance = abs(across)
     return Look(
-        residual=abs(measured - claimed),
+        claimed=claimed,
+        measured=measured,
         bar=math.hypot(unsmooth * max(size, abs(claimed)), CLEARLY * math.sqrt(noise + rounding**2)),
         shortest=float(subject.arrays.where(distance > 0, distance, math.inf).min()),
+        across=across,
+        step=step,
+        cotangent=cotangent,
     )
