@@ -14,6 +14,7 @@ from typing import cast
 
 from gradproof.engine.contraction import CLAIM_ACCURACY
 from gradproof.engine.estimators.noise import CUBIC, QUARTIC, difference
+from gradproof.engine.estimators.steps import first_step
 from gradproof.engine.explanations.conditioning import perturbations, product, random_operand
 from gradproof.engine.options import Probing
 from gradproof.engine.results import Reason, Resolution, Verdict
@@ -128,6 +129,8 @@ def _leftover(subject: Subject, found: Judgement, seed: int) -> Leftover | None:
     if not subject.inputs.size or not subject.outputs.size:
         return None
     steps = perturbations(subject, seed, root / subject.numbers.precision)[:DIRECTIONS]
+    if _is_too_large(subject, found, steps[0]):
+        return None
     rounding, sizes = _rounding(xp, lambda at: subject.evaluate(at, 1.0), steps), abs(subject.centre)
     value, alone = _amplified(subject, subject.outputs, rounding, sizes, float(abs(subject.point).max()))
     if _hides(subject, value, alone):
@@ -136,9 +139,6 @@ def _leftover(subject: Subject, found: Judgement, seed: int) -> Leftover | None:
     slope = value / (subject.numbers.precision * length)
     operand = random_operand(subject, seed)
     here = abs(product(subject, operand))
-    errors = [abs(entry.claimed - entry.numerical) for entry in found.entries]
-    if not value and errors and max(errors) > GROSS * CLAIM_ACCURACY * float(here.max()):
-        return None
     claims = _rounding(xp, lambda at: product(subject, operand, at), steps)
     # an entry of a gradient counts by the change that it predicts, since inputs may have very different units
     units, frame = (1.0, subject.outputs) if subject.mode == "forward" else (abs(steps[0]) / root, subject.inputs)
@@ -150,6 +150,22 @@ def _leftover(subject: Subject, found: Judgement, seed: int) -> Leftover | None:
     # other incoming gradients, or directions, may cancel larger numbers than the one that was asked about
     none = xp.where(none > 0, GROSS * none / (units + TINY), 0.0)
     return Leftover(values=CLEARLY * alone, claims=none, value=CLEARLY * value, slope=slope, length=length)
+
+
+def _is_too_large(subject: Subject, found: Judgement, step: Array) -> bool:
+    """Return True if the entries that were found are off by far more than rounding makes, of values and of claims.
+
+    The rounding of the values along one direction shows its size. It may be that of every output, over the first step.
+    """
+    errors = [abs(entry.claimed - entry.numerical) for entry in found.entries]
+    if not errors:
+        return False
+    xp, unit = subject.arrays, subject.numbers.precision
+    rounding = float(_rounding(xp, lambda at: subject.evaluate(at, 1.0), [step]).max())
+    reach = float(abs(step).max()) / unit**0.5 * first_step(unit)
+    of_values = rounding * math.sqrt(subject.outputs.size) / reach if reach else math.inf
+    of_claims = CLAIM_ACCURACY * max(max(abs(entry.claimed), abs(entry.numerical)) for entry in found.entries)
+    return max(errors) > GROSS * (of_values + of_claims)
 
 
 def _hides(subject: Subject, value: float, alone: Array) -> bool:

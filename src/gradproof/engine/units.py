@@ -169,14 +169,20 @@ def units_of(
 
 def _exponents(scales: Iterable[float | Array], subject: Subject) -> Powers:
     """Return the exponents of the inputs; zero for those of ordinary size."""
-    by_tensor = [
-        [_exponent(scale)] * (high - low) if isinstance(scale, float) else list(map(_exponent, scale.tolist()))
-        for scale, (low, high) in zip(scales, subject.inputs.spans, strict=True)
-    ]
-    distinct = {each for exponents in by_tensor for each in exponents}
-    if len(distinct) <= 1:
-        return Powers(distinct.pop() if distinct else 0)
-    return Powers(tuple(each for exponents in by_tensor for each in exponents), subject.arrays)
+    by_tensor = [_exponent(scale) if isinstance(scale, float) else _exponents_of(scale) for scale in scales]
+    distinct = set(by_tensor)
+    if len(distinct) <= 1 and all(isinstance(each, int) for each in distinct):
+        return Powers(*distinct)
+    spans = zip(by_tensor, subject.inputs.spans, strict=True)
+    every = [(each,) * (high - low) if isinstance(each, int) else each for each, (low, high) in spans]
+    return Powers(tuple(exponent for exponents in every for exponent in exponents), subject.arrays)
+
+
+def _exponents_of(scale: Array) -> int | tuple[int, ...]:
+    """Return zero if all entries of a tensor are of ordinary size, and otherwise the exponent of each."""
+    if not _exponent(float(scale.max())) and not _exponent(float(scale.min())):
+        return 0
+    return tuple(map(_exponent, scale.tolist()))
 
 
 def _exponent(size: float) -> int:

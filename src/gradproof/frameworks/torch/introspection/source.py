@@ -55,19 +55,18 @@ def rule_of(kind: type[Function], mode: str) -> Callable[..., Any]:
 
 def _place_of(code: CodeType) -> Source:
     """Return the file, relative to the working directory if it lies below it, and the line."""
-    file, line = _definition(code)
+    file, line = _definition(code.co_filename, code.co_firstlineno, code.co_name)
     here = str(Path.cwd()) + os.sep
     return Source(file.removeprefix(here), line)
 
 
 @functools.lru_cache(maxsize=1024)
-def _definition(code: CodeType) -> Source:
+def _definition(file: str, first: int, name: str) -> Source:
     """Return the file and the line of the `def`, which follows the decorators."""
-    first = code.co_firstlineno
-    lines = islice(enumerate(linecache.getlines(code.co_filename)[first - 1 :], first), DECORATORS)
+    lines = islice(enumerate(linecache.getlines(file)[first - 1 :], first), DECORATORS)
     line = next((number for number, text in lines if text.lstrip().startswith(("def ", "async def "))), first)
-    if code.co_name == "<lambda>":
+    if name == "<lambda>":
         line = first
-    if not Path(code.co_filename).exists():  # typed at a prompt
+    if not Path(file).exists():  # typed at a prompt
         return Source()
-    return Source(code.co_filename, line)
+    return Source(file, line)

@@ -11,6 +11,7 @@ the function uses the caller's own parameters, which hold other values meanwhile
 from __future__ import annotations
 
 import enum
+import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -50,7 +51,7 @@ class Graphs:
     """The graph of a subject at its point, and new ones if a graph serves a single pullback."""
 
     def __init__(self, subject: TorchSubject) -> None:
-        self._subject = subject
+        self._subject: TorchSubject = weakref.proxy(subject)  # a cycle would hold the subject's memory after a check
         self.way = Way.SHARED
 
     @property
