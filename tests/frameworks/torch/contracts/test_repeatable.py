@@ -74,8 +74,9 @@ def test_a_difference_of_a_rounding_is_a_note_and_a_failure_where_it_is_asked_fo
     assert asked("repeatable", reordered, point(50))
 
 
-def test_the_scatter_of_several_calls_is_stated_relative_to_the_largest_entry(asked):
-    calls = itertools.count()
+@pytest.mark.parametrize("start", [0, 1, 2])
+def test_the_scatter_of_several_calls_is_stated_relative_to_the_largest_entry(asked, start):
+    calls = itertools.count(start)
     wide = with_context(
         lambda ctx, x, y: x + y, lambda ctx, g: (1e6 * g, g + g.abs().max() * [0, 1e-3, 4e-3][next(calls) % 3])
     )

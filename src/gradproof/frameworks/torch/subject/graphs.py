@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from gradproof.engine.subject import DerivativeError
-from gradproof.engine.thresholds import CLEARLY
+from gradproof.engine.thresholds import FEW, GROSS
 from gradproof.frameworks.torch.storage import replica, same_numbers
 from gradproof.frameworks.torch.subject.arguments import Call
 from gradproof.frameworks.torch.subject.error_messages import derivative_error
@@ -145,19 +145,23 @@ def _differs_in_use(subject: TorchSubject, seed: int) -> bool:
         used = subject.as_used()
         if used.outputs.labels != subject.outputs.labels or not same_numbers(used.centre, subject.centre):
             return False  # another function than before
-        one, other = (used.pullback(cotangent).clone() for _ in range(2))
+        one, *others = (used.pullback(cotangent).clone() for _ in range(FEW))
     except Exception:
         return False
     try:
         apart = (subject.pullback(cotangent) - one).abs().max()
     except DerivativeError:
         return True
-    noise = max(float((one - other).abs().max()), ROUNDINGS * subject.numbers.precision * float(one.abs().max()))
-    return bool(apart > CLEARLY * noise)
+    scatter = max(float((one - other).abs().max()) for other in others)
+    noise = max(scatter, ROUNDINGS * subject.numbers.precision * float(one.abs().max()))
+    return bool(apart > GROSS * noise)
 
 
 def consumes_its_graph(subject: TorchSubject, seed: int) -> bool:
-    """Return True if a second backward through a graph gives another gradient, but one through a new graph does not."""
+    """Return True if a second backward through a graph gives another gradient, and first ones through new graphs agree.
+
+    First backwards that differ among themselves belong to a function that does not repeat.
+    """
     incoming = subject.outputs.tensors(subject.cotangent(seed))
 
     def gradient(graph: Graph) -> Tensor:
@@ -172,8 +176,8 @@ def consumes_its_graph(subject: TorchSubject, seed: int) -> bool:
         first, second = gradient(graph), gradient(graph)
         if torch.equal(first, second):
             return False
-        anew = [gradient(subject.graphs.fresh()) for _ in range(2)]
+        anew = [gradient(subject.graphs.fresh()) for _ in range(FEW)]
     except Exception:
         return False
     apart = (second - first).abs().max()
-    return all(bool(CLEARLY * (each - first).abs().max() <= apart) for each in anew)
+    return all(bool(GROSS * (each - first).abs().max() <= apart) for each in anew)
