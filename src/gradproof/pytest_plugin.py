@@ -126,7 +126,7 @@ def gradproof_fixture(pytestconfig: pytest.Config) -> Checker:
 
 
 @dataclass(slots=True)
-class Tally:
+class Summary:
     """Counts of all checks of the run."""
 
     verdicts: list[str] = field(default_factory=list)
@@ -163,7 +163,7 @@ class Recorder:
     """A listener of all checks: it attaches them to the report of their test, also across processes, and sums up."""
 
     def __init__(self, config: pytest.Config, file: Path | None) -> None:
-        self.config, self.file, self.tally = config, file, Tally()
+        self.config, self.file, self.tally = config, file, Summary()
         self.seeds, self.coverage = Seeds(config, chosen_seed(config)), chosen_coverage(config)
         self.unwritten = ""  # why the report could not be written
         self.recorded: list[Report] = []

@@ -12,16 +12,16 @@ from gradproof.engine.explanations.domain import all_undefined, undefined_beside
 from gradproof.engine.explanations.quantisation import ZERO_GRADIENT, rises_on_long_steps
 from gradproof.engine.extras import extra
 from gradproof.engine.findings import entry_findings, error_without_entries, raised
-from gradproof.engine.localisation.locate import Located, localise
+from gradproof.engine.localisation.locate import WrongEntries, localise
 from gradproof.engine.nonfinite import broken_claim
 from gradproof.engine.options import Probing
 from gradproof.engine.pictures import remainders
 from gradproof.engine.probe import Probe
 from gradproof.engine.probing import probe_direction
 from gradproof.engine.results import UNMEASURED, Entry, Finding, Obstacle, Reading, Resolution, Verdict
-from gradproof.engine.second_opinion import seconded
+from gradproof.engine.second_opinion import with_second_opinion
 from gradproof.engine.subject import DerivativeError, Subject
-from gradproof.engine.tensor_groups import Group, Groups, Span
+from gradproof.engine.tensor_groups import Span, TensorGroup, TensorGroups
 from gradproof.engine.thresholds import CLEARLY, ENOUGH, LARGE, SLIGHT, TINY, TRACE
 from gradproof.engine.verdict import EMPTY, Judgement
 
@@ -41,7 +41,7 @@ def judge(subject: Subject, *, probes: int, seed: int, options: Probing) -> Judg
     # one output of twenty without a slope may be an accident
     evidence = Evidence(subject, options, seed, unresolved_allowed=max(SLIGHT * outputs, float(outputs >= 20)))
     try:
-        return seconded(evidence.judgement(probes), subject, seed, options)
+        return with_second_opinion(evidence.judgement(probes), subject, seed, options)
     except DerivativeError as error:
         return evidence.failed((raised(subject, error),))
 
@@ -62,7 +62,7 @@ class Evidence:
     probes: list[Probe] = field(default_factory=list)
     drawn: int = 0
     notes: list[str] = field(default_factory=list)
-    compared: Callable[[Comparison, int, Entry, Located], Comparison] | None = None
+    compared: Callable[[Comparison, int, Entry, WrongEntries], Comparison] | None = None
 
     def judgement(self, probes: int) -> Judgement:
         """Probe all inputs together and, if there is an obstacle to that, each input by itself."""
@@ -80,12 +80,12 @@ class Evidence:
             return self._in_parts(obstacle)
         return (self._wrong_by_itself(deciding) if self._is_weak(deciding) else None) or self._passed(deciding)
 
-    def wrong_entries(self, probe: Probe) -> Located:
+    def wrong_entries(self, probe: Probe) -> WrongEntries:
         """Return the wrong entries behind a probe's disagreement; all of them where every entry counts."""
         with extra("The search for the wrong entries", self.notes):
             most = {} if self.unresolved_allowed else {"most": self.subject.inputs.size}
             return localise(probe, self.options, **most)
-        return Located(entries=(), more=True, tolerated=False)
+        return WrongEntries(entries=(), more=True, tolerated=False)
 
     def failed(self, findings: tuple[Finding, ...]) -> Judgement:
         """Return a judgement with these findings."""
@@ -128,7 +128,7 @@ class Evidence:
         A part that resolves as little as all inputs is split again. In a large function it must have resolved more than
         they do: where it does not, kinks are everywhere.
         """
-        groups, whole = Groups(self.subject.inputs.spans), _resolution(deciding)
+        groups, whole = TensorGroups(self.subject.inputs.spans), _resolution(deciding)
         for group in groups:
             probes = self._probe(group.span)
             for probe in probes:
@@ -143,7 +143,7 @@ class Evidence:
 
     def _in_parts(self, obstacle: Obstacle) -> Judgement:
         """Probe parts of the inputs by themselves: the obstacle may come from a few of them only."""
-        groups = Groups(self.subject.inputs.spans)
+        groups = TensorGroups(self.subject.inputs.spans)
         obstacles: list[Obstacle] = []
         verified: list[Probe] = []
         for group in groups:
@@ -169,7 +169,7 @@ class Evidence:
         self.notes.clear()
         return self._passed(verified)
 
-    def _named(self, group: Group) -> str:
+    def _named(self, group: TensorGroup) -> str:
         first, last = (self.subject.inputs.locate(at).path for at in (group.span[0], group.span[1] - 1))
         return f"{first} was" if group.is_single else f"{first} to {last} were"
 
@@ -215,7 +215,7 @@ class Evidence:
         ]
         return self.failed(tuple(entry_findings(self.subject, kept, more=located.more)))
 
-    def _entry(self, disagreement: Comparison, coordinate: int, entry: Entry, located: Located) -> Comparison:
+    def _entry(self, disagreement: Comparison, coordinate: int, entry: Entry, located: WrongEntries) -> Comparison:
         """Return the comparison of a single wrong entry."""
         if self.compared is not None:
             return self.compared(disagreement, coordinate, entry, located)

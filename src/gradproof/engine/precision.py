@@ -20,7 +20,7 @@ from gradproof.engine.judging import judge
 from gradproof.engine.localisation.locate import SHOWN
 from gradproof.engine.options import Probing
 from gradproof.engine.results import Entry, Finding, Obstacle, Reason, Resolution, Verdict
-from gradproof.engine.second_opinion import seconded
+from gradproof.engine.second_opinion import with_second_opinion
 from gradproof.engine.subject import Array, DerivativeError, Frame, Step, Subject
 from gradproof.engine.thresholds import (
     ALIKE,
@@ -110,7 +110,7 @@ def judge_rounded(
     judgement = _by_double_precision(subject, wide, probes=probes, seed=seed, options=options, judged=judged)
     if judgement.obstacle is not INEXACT:
         return judgement
-    second = seconded(judgement, subject, seed, options)
+    second = with_second_opinion(judgement, subject, seed, options)
     return judgement if second.findings else second  # the rule is right: what segments show is rounding
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gradproof.engine.units import Units
 
 
-class Located:
+class RecordingFrame:
     """A frame that remembers the coordinates of the places that it has named."""
 
     def __init__(self, frame: Frame) -> None:
@@ -36,7 +36,10 @@ class Scaled:
 
     def __init__(self, whole: Subject, units: Units) -> None:
         self._whole, self._units = whole, units
-        self.inputs, self.outputs = units.places.setdefault(id(whole.inputs), Located(whole.inputs)), whole.outputs
+        self.inputs, self.outputs = (
+            units.places.setdefault(id(whole.inputs), RecordingFrame(whole.inputs)),
+            whole.outputs,
+        )
         self.centre = units.scaled_values(whole.centre)
         known, numbers = whole.scale, whole.numbers
         value = abs(whole.arrays.where(whole.arrays.isfinite(self.centre), self.centre, 0.0))

@@ -10,7 +10,7 @@ from gradproof.engine.diagnosis.along_segments import diagnoses
 from gradproof.engine.estimators.differences import precision_shown
 from gradproof.engine.estimators.noise import binades, on_a_grid
 from gradproof.engine.estimators.question import Question
-from gradproof.engine.estimators.segment import Outcome, SegmentResult, question_of, second_opinion
+from gradproof.engine.estimators.segment import SegmentOutcome, SegmentResult, question_of, segment_test
 from gradproof.engine.estimators.steps import FINEST, RATIO, first_step
 from gradproof.engine.localisation.segment_blocks import in_parts
 from gradproof.engine.localisation.segment_region import Region, region_of
@@ -26,7 +26,7 @@ WEAK = "In this precision small steps show an error in one entry only if it is a
 ROUGH = frozenset({Reason.QUANTISED, Reason.NOISE, Reason.STEP_SIZE, Reason.CONDITIONING})
 
 
-def seconded(judgement: Judgement, subject: Subject, seed: int, options: Probing) -> Judgement:
+def with_second_opinion(judgement: Judgement, subject: Subject, seed: int, options: Probing) -> Judgement:
     """Return a judgement that is inconclusive for roughness as the segment test decides it, where it can.
 
     So is a pass in low precision that would have missed an error of a tenth in an entry.
@@ -36,15 +36,15 @@ def seconded(judgement: Judgement, subject: Subject, seed: int, options: Probing
     weak = obstacle is None and subject.numbers.precision > ENOUGH and judgement.resolution.relative > SHARE
     if judgement.findings or not (rough or weak) or options.step is not None:
         return judgement
-    result = asked(subject, seed, options)
+    result = segments_of(subject, seed, options)
     if result is not None and subject.numbers.precision > ENOUGH and _is_open(result):
         result = in_parts(_question(subject, seed, options), result, seed, options)
-    if result is not None and result.outcome is Outcome.DISAGREES:
+    if result is not None and result.outcome is SegmentOutcome.DISAGREES:
         quantised = _quantisers(subject, seed, result.half_width)
         if bool(quantised.any()):
             rest = subject.arrays.where(~quantised)[0]
-            result = asked(subset(subject, rest), seed, options, result.moving) if rest.shape[0] else None
-        if result is None or result.outcome is not Outcome.DISAGREES:
+            result = segments_of(subset(subject, rest), seed, options, result.moving) if rest.shape[0] else None
+        if result is None or result.outcome is not SegmentOutcome.DISAGREES:
             return judgement
         question = _question(subject, seed, options)
         region = region_of(question, result, seed)
@@ -52,7 +52,7 @@ def seconded(judgement: Judgement, subject: Subject, seed: int, options: Probing
         with suppress(DerivativeError):  # a diagnosis that fails must not lose the finding
             finding = replace(finding, diagnoses=diagnoses(question, result, region, seed))
         return replace(judgement, findings=(finding,))
-    if result is None or result.outcome is not Outcome.AGREES:
+    if result is None or result.outcome is not SegmentOutcome.AGREES:
         return judgement
     why = obstacle.message if obstacle else WEAK
     note = (
@@ -67,17 +67,17 @@ def _finer(one: Resolution, other: Resolution) -> Resolution:
     return one if one.relative < other.relative else other
 
 
-def asked(subject: Subject, seed: int, options: Probing, moving: Array = None) -> SegmentResult | None:
+def segments_of(subject: Subject, seed: int, options: Probing, moving: Array = None) -> SegmentResult | None:
     """Ask the segment test; None where the derivative raises away from the point."""
     try:
-        return second_opinion(subject, seed=seed, rtol=options.rtol, atol=options.atol, moving=moving)
+        return segment_test(subject, seed=seed, rtol=options.rtol, atol=options.atol, moving=moving)
     except DerivativeError:
         return None
 
 
 def _is_open(result: SegmentResult) -> bool:
     """Return True if segments were measured, and do not disagree."""
-    return result.outcome is not Outcome.DISAGREES and not math.isnan(result.half_width)
+    return result.outcome is not SegmentOutcome.DISAGREES and not math.isnan(result.half_width)
 
 
 def _question(subject: Subject, seed: int, options: Probing) -> Question:

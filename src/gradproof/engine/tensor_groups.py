@@ -16,7 +16,7 @@ PATHS = 4  # from all tensors to a single one, of two groups each, that the budg
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class TensorGroup:
     """Neighbouring tensors: the ranges of their coordinates."""
 
     spans: tuple[Span, ...]
@@ -32,21 +32,21 @@ class Group:
         return len(self.spans) == 1
 
 
-class Groups:
+class TensorGroups:
     """The groups to probe, in order, as far as the budget goes.
 
-    >>> groups = Groups([(0, 2), (2, 2), (2, 5), (5, 9)])
+    >>> groups = TensorGroups([(0, 2), (2, 2), (2, 5), (5, 9)])
     >>> [group.span for group in groups if groups.split(group) or group.is_single]
     [(0, 2), (2, 9), (2, 5), (5, 9)]
     """
 
     def __init__(self, spans: list[Span]) -> None:
-        self._waiting: list[Group] = []
+        self._waiting: list[TensorGroup] = []
         filled = tuple(span for span in spans if span[0] < span[1])
         self._budget = max(MANY, 2 * PATHS * math.ceil(math.log2(max(2, len(filled)))))
-        self.split(Group(filled))
+        self.split(TensorGroup(filled))
 
-    def __iter__(self) -> Iterator[Group]:
+    def __iter__(self) -> Iterator[TensorGroup]:
         while self._waiting and self._budget:
             self._budget -= 1
             yield self._waiting.pop()
@@ -56,10 +56,10 @@ class Groups:
         """Whether groups are left that are beyond the budget."""
         return bool(self._waiting)
 
-    def split(self, group: Group) -> bool:
+    def split(self, group: TensorGroup) -> bool:
         """Let the halves of a group be probed next; return False if it is a single tensor."""
         if group.is_single:
             return False
         middle = len(group.spans) // 2
-        self._waiting += [Group(half) for half in (group.spans[middle:], group.spans[:middle]) if half]
+        self._waiting += [TensorGroup(half) for half in (group.spans[middle:], group.spans[:middle]) if half]
         return True

@@ -15,7 +15,7 @@ from gradproof.engine.estimators.steps import first_step
 from gradproof.engine.options import Probing
 from gradproof.engine.powers import REACH, Powers, times_power
 from gradproof.engine.results import Entry, Finding, HeatMap, Obstacle, Place, Reading, Reason, Resolution
-from gradproof.engine.scaled import Located, Scaled
+from gradproof.engine.scaled import RecordingFrame, Scaled
 from gradproof.engine.subject import Array, Step, Subject
 from gradproof.engine.thresholds import ROUNDINGS, TRACE
 from gradproof.engine.verdict import Judgement
@@ -48,7 +48,7 @@ class Units:
     coarseness: float = 0.0
     largest: float = math.inf
     lift: int = 0
-    places: dict[int, Located] = field(default_factory=dict, compare=False)
+    places: dict[int, RecordingFrame] = field(default_factory=dict, compare=False)
 
     @property
     def ordinary(self) -> bool:

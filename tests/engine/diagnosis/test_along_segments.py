@@ -6,7 +6,7 @@ from torch.nn import functional
 
 import gradproof
 from gradproof.engine.diagnosis.along_segments import diagnoses
-from gradproof.engine.estimators.segment import Outcome, question_of, second_opinion
+from gradproof.engine.estimators.segment import SegmentOutcome, question_of, segment_test
 from gradproof.engine.localisation.segment_blocks import in_parts
 from gradproof.engine.localisation.segment_region import region_of
 from gradproof.engine.options import Probing
@@ -38,10 +38,10 @@ def named(function, spoil, dtype, seed=0):
     draw = torch.Generator().manual_seed(seed)
     x = torch.randn(ROWS, COLUMNS, generator=draw).to(dtype).requires_grad_()
     question = question_of(TorchSubject.of(refusing_double(function, spoil), x, None), seed, 0.0, 0.0)
-    result = second_opinion(question.subject, seed=seed)
-    if result.outcome is not Outcome.DISAGREES:
+    result = segment_test(question.subject, seed=seed)
+    if result.outcome is not SegmentOutcome.DISAGREES:
         result = in_parts(question, result, seed, Probing())
-    assert result.outcome is Outcome.DISAGREES
+    assert result.outcome is SegmentOutcome.DISAGREES
     found = diagnoses(question, result, region_of(question, result, seed), seed)
     return [(each.name, each.message) for each in found]
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from gradproof.engine.estimators.segment import Outcome, second_opinion
+from gradproof.engine.estimators.segment import SegmentOutcome, segment_test
 from gradproof.engine.views import in_mode
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 from support.numpy_subject import NumpySubject, elementwise, hashed
@@ -64,7 +64,7 @@ def subject_of(function, dtype, rows=8, seed=0):
 
 
 def opinion_on(name, spoil, dtype, rows=8, seed=0):
-    return second_opinion(subject_of(kernel(KERNELS[name], spoil), dtype, rows, seed), seed=seed)
+    return segment_test(subject_of(kernel(KERNELS[name], spoil), dtype, rows, seed), seed=seed)
 
 
 @pytest.mark.parametrize("dtype", PRECISIONS)
@@ -72,13 +72,13 @@ def opinion_on(name, spoil, dtype, rows=8, seed=0):
 def test_gross_errors_are_found_in_every_kernel_and_precision(bug, dtype):
     outcomes = {name: opinion_on(name, LARGE_BUGS[bug], dtype).outcome for name in KERNELS}
 
-    assert set(outcomes.values()) == {Outcome.DISAGREES}, outcomes
+    assert set(outcomes.values()) == {SegmentOutcome.DISAGREES}, outcomes
 
 
 @pytest.mark.parametrize(("dtype", "at_least"), [(torch.bfloat16, 8), (torch.float16, 9), (torch.float32, 10)], ids=str)
 @pytest.mark.parametrize("bug", SMALL_BUGS)
 def test_small_errors_are_found_in_most_kernels(bug, dtype, at_least):
-    found = [opinion_on(name, SMALL_BUGS[bug], dtype).outcome is Outcome.DISAGREES for name in KERNELS]
+    found = [opinion_on(name, SMALL_BUGS[bug], dtype).outcome is SegmentOutcome.DISAGREES for name in KERNELS]
 
     assert sum(found) >= at_least
 
@@ -88,7 +88,7 @@ def test_small_errors_are_found_in_most_kernels(bug, dtype, at_least):
 def test_gross_errors_are_found_among_many_entries(bug, dtype):
     names = ["gelu", "softmax", "layer norm"]
 
-    assert {opinion_on(name, LARGE_BUGS[bug], dtype, rows=300).outcome for name in names} == {Outcome.DISAGREES}
+    assert {opinion_on(name, LARGE_BUGS[bug], dtype, rows=300).outcome for name in names} == {SegmentOutcome.DISAGREES}
 
 
 @pytest.mark.parametrize("dtype", [*PRECISIONS, torch.float64])
@@ -97,7 +97,7 @@ def test_right_kernels_lie_within_their_bars(dtype, seed):
     for name in KERNELS:
         result = opinion_on(name, lambda gradient: gradient, dtype, seed=seed)
 
-        assert result.outcome is not Outcome.DISAGREES, name
+        assert result.outcome is not SegmentOutcome.DISAGREES, name
         assert abs(result.claimed - result.measured) <= result.bar, name
 
 
@@ -105,7 +105,7 @@ def test_right_kernels_lie_within_their_bars(dtype, seed):
 def test_right_kernels_agree_with_a_resolution(dtype):
     result = opinion_on("gelu", lambda gradient: gradient, dtype)
 
-    assert result.outcome is Outcome.AGREES
+    assert result.outcome is SegmentOutcome.AGREES
     assert result.half_width == 0.3
     assert 0 < result.resolution.relative < 0.3
 
@@ -119,14 +119,14 @@ def test_an_error_twice_the_resolution_in_the_largest_entry_does_not_agree(dtype
         spoiled[3, 5] += error
         return spoiled
 
-    assert opinion_on("tanh", spoil, dtype).outcome is not Outcome.AGREES
+    assert opinion_on("tanh", spoil, dtype).outcome is not SegmentOutcome.AGREES
 
 
 def test_an_error_that_is_tolerated_agrees():
     subject = subject_of(kernel(torch.tanh, lambda gradient: 1.01 * gradient), torch.float32)
 
-    assert second_opinion(subject, seed=0).outcome is Outcome.DISAGREES
-    assert second_opinion(subject, seed=0, rtol=0.02).outcome is Outcome.AGREES
+    assert segment_test(subject, seed=0).outcome is SegmentOutcome.DISAGREES
+    assert segment_test(subject, seed=0, rtol=0.02).outcome is SegmentOutcome.AGREES
 
 
 def test_a_range_of_coordinates_is_judged_by_itself():
@@ -134,8 +134,8 @@ def test_a_range_of_coordinates_is_judged_by_itself():
 
     first = 1.0 * (torch.arange(subject.inputs.size) < COLUMNS).double()
 
-    assert second_opinion(subject, seed=0, moving=first).outcome is Outcome.DISAGREES
-    assert second_opinion(subject, seed=0, moving=1 - first).outcome is Outcome.AGREES
+    assert segment_test(subject, seed=0, moving=first).outcome is SegmentOutcome.DISAGREES
+    assert segment_test(subject, seed=0, moving=1 - first).outcome is SegmentOutcome.AGREES
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -159,8 +159,8 @@ def test_forward_mode_is_judged_by_its_pushforwards(dtype):
             (x,) = ctx.saved_tensors
             return x.cos() * tangent * x.roll(1, 0)  # a term of the product rule is missing
 
-    assert second_opinion(in_mode(subject_of(forward, dtype), "forward"), seed=1).outcome is Outcome.AGREES
-    assert second_opinion(in_mode(subject_of(Wrong.apply, dtype), "forward"), seed=1).outcome is Outcome.DISAGREES
+    assert segment_test(in_mode(subject_of(forward, dtype), "forward"), seed=1).outcome is SegmentOutcome.AGREES
+    assert segment_test(in_mode(subject_of(Wrong.apply, dtype), "forward"), seed=1).outcome is SegmentOutcome.DISAGREES
 
 
 def zero(x):
@@ -240,9 +240,9 @@ def test_rough_functions_with_right_gradients_are_never_called_wrong(name):
             point = np.random.default_rng(seed).standard_normal(size)
             for dtype in (np.float64, np.float32):
                 for make in (elementwise, summed):
-                    result = second_opinion(make(value, slope, point, dtype=dtype), seed=seed)
+                    result = segment_test(make(value, slope, point, dtype=dtype), seed=seed)
 
-                    assert result.outcome is not Outcome.DISAGREES, (seed, size, dtype, make)
+                    assert result.outcome is not SegmentOutcome.DISAGREES, (seed, size, dtype, make)
 
 
 @pytest.mark.parametrize("name", [*CAST, *NOISY])
@@ -250,36 +250,36 @@ def test_doubled_gradients_of_rough_functions_are_found(name):
     value, slope = ROUGH[name]
     point = np.random.default_rng(0).standard_normal(100)
 
-    assert second_opinion(elementwise(value, lambda x: 2 * slope(x), point), seed=0).outcome is Outcome.DISAGREES
-    assert second_opinion(elementwise(value, slope, point), seed=0).outcome is not Outcome.DISAGREES
+    assert segment_test(elementwise(value, lambda x: 2 * slope(x), point), seed=0).outcome is SegmentOutcome.DISAGREES
+    assert segment_test(elementwise(value, slope, point), seed=0).outcome is not SegmentOutcome.DISAGREES
 
 
 @pytest.mark.parametrize("name", ["to bfloat16", "to float16", "to float32"])
 def test_a_gradient_of_zero_is_wrong_where_values_show_a_cast(name):
     point = np.random.default_rng(0).standard_normal(100)
 
-    assert second_opinion(elementwise(CAST[name][0], zero, point), seed=0).outcome is Outcome.DISAGREES
+    assert segment_test(elementwise(CAST[name][0], zero, point), seed=0).outcome is SegmentOutcome.DISAGREES
 
 
 def test_an_oscillation_is_resolved_by_a_shorter_segment():
     value, slope = OSCILLATING["sin(300 x)"]
-    result = second_opinion(elementwise(value, slope, np.linspace(-1, 1, 20)), seed=0)
+    result = segment_test(elementwise(value, slope, np.linspace(-1, 1, 20)), seed=0)
 
-    assert result.outcome is Outcome.AGREES
+    assert result.outcome is SegmentOutcome.AGREES
     assert result.half_width < 0.01
 
 
 def test_a_segment_that_leaves_the_domain_is_shortened():
-    result = second_opinion(elementwise(np.sqrt, lambda x: 0.5 / np.sqrt(x), np.linspace(0.05, 1, 20)), seed=0)
+    result = segment_test(elementwise(np.sqrt, lambda x: 0.5 / np.sqrt(x), np.linspace(0.05, 1, 20)), seed=0)
 
-    assert result.outcome is Outcome.AGREES
+    assert result.outcome is SegmentOutcome.AGREES
     assert result.half_width < 0.3
 
 
 def test_a_function_that_is_undefined_all_around_is_not_judged():
-    result = second_opinion(elementwise(lambda x: np.where(x == 1, x, np.nan), one, np.ones(3)), seed=0)
+    result = segment_test(elementwise(lambda x: np.where(x == 1, x, np.nan), one, np.ones(3)), seed=0)
 
-    assert result.outcome is Outcome.UNDECIDED
+    assert result.outcome is SegmentOutcome.UNDECIDED
     assert np.isinf(result.resolution.absolute)
 
 
@@ -293,7 +293,7 @@ def test_ill_conditioned_solves_are_never_called_wrong(size, dtype):
         for inputs in ((hilbert, right_side.requires_grad_()), (hilbert.clone().requires_grad_(), right_side.detach())):
             subject = TorchSubject.of(torch.linalg.solve, inputs, None)
 
-            assert second_opinion(subject, seed=seed).outcome is not Outcome.DISAGREES
+            assert segment_test(subject, seed=seed).outcome is not SegmentOutcome.DISAGREES
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -302,19 +302,19 @@ def test_the_variance_of_large_numbers_is_never_called_wrong(dtype):
         noise = torch.randn(50, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
         subject = TorchSubject.of(torch.var, (1e8 + 10 * noise).to(dtype).requires_grad_(), None)
 
-        assert second_opinion(subject, seed=seed).outcome is not Outcome.DISAGREES
+        assert segment_test(subject, seed=seed).outcome is not SegmentOutcome.DISAGREES
 
 
 def test_the_cost_is_bounded():
     for value, slope in (*OSCILLATING.values(), *WITH_KINKS.values(), *NOISY.values()):
         subject = elementwise(value, slope, np.linspace(-1, 1.1, 50))
         subject.evaluations = subject.pullbacks = 0
-        second_opinion(subject, seed=0)
+        segment_test(subject, seed=0)
 
         assert subject.evaluations + subject.pullbacks <= 80
 
     smooth = elementwise(np.exp, np.exp, np.linspace(-1, 1.1, 50))
     smooth.evaluations = 0
-    second_opinion(smooth, seed=0)
+    segment_test(smooth, seed=0)
 
     assert (smooth.evaluations, smooth.pullbacks) == (16, 28)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from gradproof.engine.estimators.question import Alignment, Question
-from gradproof.engine.estimators.quick import GAUSS, Look, look
+from gradproof.engine.estimators.quick import GAUSS, QuickSegment, quick_segment
 from gradproof.engine.estimators.segment import SegmentResult
 from gradproof.engine.localisation.segment_region import Region
 from gradproof.engine.parts import Axis
@@ -26,7 +26,7 @@ SEGMENTS = 6  # a disagreement that is a multiple of six independent numbers to 
 class _Segments:
     """Changes along several segments through a region."""
 
-    looks: list[Look]
+    looks: list[QuickSegment]
 
     def rest(self, predicted: Iterable[float], weight: float = 1.0) -> float:
         """Return the share of the disagreement that predictions of the measured changes leave; infinite beyond bars."""
@@ -49,8 +49,8 @@ def diagnoses(question: Question, result: SegmentResult, region: Region, seed: i
 
 
 def _segments(question: Question, result: SegmentResult, moving: Array, seed: int) -> _Segments | None:
-    asked, seeds = replace(question, moving=moving), range(seed, seed + SEGMENTS)
-    looks = (look(asked, each, result.half_width, result.unsmooth, Alignment.RANDOM) for each in seeds)
+    varied, seeds = replace(question, moving=moving), range(seed, seed + SEGMENTS)
+    looks = (quick_segment(varied, each, result.half_width, result.unsmooth, Alignment.RANDOM) for each in seeds)
     seen = [each for each in looks if each is not None]
     return _Segments(seen) if len(seen) == SEGMENTS else None
 
@@ -117,9 +117,10 @@ def _shifted(question: Question, result: SegmentResult, region: Region, seed: in
         )
 
 
-def _claim(subject: Subject, seen: Look) -> Array:
+def _claim(subject: Subject, seen: QuickSegment) -> Array:
     """Return the mean claim along a segment."""
-    claims = [subject.pullback(seen.cotangent, subject.inputs.rounded(t * seen.step)) for t in GAUSS]
+    chord = seen.chord
+    claims = [subject.pullback(chord.cotangent, subject.inputs.rounded(t * chord.step)) for t in GAUSS]
     return (claims[0] + claims[1]) / 2
 
 

@@ -14,16 +14,7 @@ from dataclasses import dataclass, replace
 from gradproof.engine.estimators.groups import Groups
 from gradproof.engine.estimators.noise import QUARTIC, difference, last_places
 from gradproof.engine.estimators.panels import KINK, NODES, ONE_JUMP, PANEL_ENDS, UNEXPLAINED, unevenness
-from gradproof.engine.estimators.question import (
-    Alignment,
-    Question,
-    aligned,
-    claimed_parts,
-    cotangent_of,
-    direction_of,
-    place_of,
-    value_at,
-)
+from gradproof.engine.estimators.question import Alignment, Chord, Question, shortest
 from gradproof.engine.subject import Array
 from gradproof.engine.thresholds import CLEARLY, MARGIN
 
@@ -69,24 +60,24 @@ def residuals_along(
     """Hold every group's claimed change against its change in value; None where either is not finite."""
     subject, xp = question.subject, question.subject.arrays
     inside = 1.0 * (groups.inputs.spread(subject.point, 1.0 + 0 * groups.separate) > 0)
-    step = direction_of(replace(question, moving=inside), seed, width)
-    cotangent = cotangent_of(subject, seed) * groups.outputs.spread(subject.centre, groups.separate)
-    step, cotangent = aligned(subject, step, cotangent, alignment)
-    ends = [value_at(subject, cotangent, t * step) for t in PANEL_ENDS]
+    chord = Chord.drawn(replace(question, moving=inside), seed, width)
+    weights = chord.cotangent * groups.outputs.spread(subject.centre, groups.separate)
+    chord = replace(chord, cotangent=weights).aligned(alignment)
+    cotangent, ends = chord.cotangent, [chord.value(t) for t in PANEL_ENDS]
     sums = groups.outputs.sums
     measured = sums(cotangent * (ends[-1] - ends[0]))
     size = sums((cotangent * (ends[-1] - ends[0])) ** 2)
     last = [sums((cotangent * last_places(subject, end)) ** 2) for end in (ends[0], ends[-1])]
     scatter = sums(question.scatter * cotangent**2)
     noise = sum(xp.maximum(_shared(xp, scatter, each), each) for each in last)
-    rounded = 70 * (noise / 2 + unevenness(subject, step) * size)
+    rounded = 70 * (noise / 2 + unevenness(chord) * size)
     rough = xp.maximum(sums((cotangent * difference(ends, QUARTIC)) ** 2) - rounded, 0 * size) / ONE_JUMP
     del ends
-    across = place_of(subject, step) - place_of(subject, -step)
+    across = chord.across()
     over = (groups.outputs if subject.mode == "forward" else groups.inputs).sums
     claimed, squares, unexplained = 0 * size, 0 * size, [0 * size for _ in UNEXPLAINED]
     for number, t in enumerate(NODES):
-        parts = claimed_parts(subject, cotangent, t * step, across)
+        parts = chord.claimed_parts(t, across)
         node = over(parts)
         claimed, squares = claimed + node / len(NODES), squares + over(parts * parts) / len(NODES)
         unexplained = [sum_ + row[number] * node for sum_, row in zip(unexplained, UNEXPLAINED, strict=True)]
@@ -97,13 +88,12 @@ def residuals_along(
     rounding = question.claim_noise**2 * squares + (subject.numbers.precision * claimed / (2 * CLEARLY)) ** 2
     chance = math.hypot(CLEARLY, math.sqrt(2 * math.log(groups.inputs.count)))  # the largest of so many deviates
     bar = chance * (jumps + scattered / len(NODES) + noise + rounding) ** 0.5
-    distance = abs(across)
     return Residuals(
         groups=groups,
         like=across,
         residual=measured - claimed,
         bar=bar,
-        shortest=float(xp.where(distance > 0, distance, math.inf).min()),
+        shortest=shortest(subject, across),
     )
 
 

@@ -14,16 +14,7 @@ from itertools import pairwise
 
 from gradproof.engine.contraction import SPREAD
 from gradproof.engine.estimators.noise import QUANTUM, QUARTIC, difference, last_places, variance_of
-from gradproof.engine.estimators.question import (
-    Alignment,
-    Question,
-    aligned,
-    claimed_parts,
-    cotangent_of,
-    direction_of,
-    place_of,
-    value_at,
-)
+from gradproof.engine.estimators.question import Alignment, Chord, Question, place_of, shortest
 from gradproof.engine.subject import Array, Subject
 from gradproof.engine.thresholds import CLEARLY
 
@@ -52,7 +43,7 @@ UNEXPLAINED = _orthonormal(NODES)[4:]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Values:
+class SegmentValues:
     """The function at the panels' ends.
 
     `panels` are the changes of ⟨u, f⟩ in each panel, `size` is the root of the sum of squares of the outputs' changes
@@ -61,8 +52,7 @@ class Values:
     """
 
     width: float
-    step: Array
-    cotangent: Array
+    chord: Chord
     ends: tuple[Array, ...]
     panels: tuple[float, ...]
     size: float
@@ -81,7 +71,7 @@ class Segment:
     that is not `beyond_doubt` cannot disagree.
     """
 
-    values: Values
+    values: SegmentValues
     nodes: tuple[float, ...]
     scatter: float
     size: float
@@ -147,24 +137,24 @@ class Segment:
         return 4 * (square / 2 - 3 * (self.values.noise / 2 + self.values.uneven))
 
 
-def values_along(question: Question, seed: int, width: float, alignment: Alignment = Alignment.RANDOM) -> Values | None:
+def values_along(
+    question: Question, seed: int, width: float, alignment: Alignment = Alignment.RANDOM
+) -> SegmentValues | None:
     """Evaluate the function along a random segment of this half-width; None where it is undefined."""
     subject = question.subject
-    step, cotangent = direction_of(question, seed, width), cotangent_of(subject, seed)
-    step, cotangent = aligned(subject, step, cotangent, alignment)
-    ends = tuple(value_at(subject, cotangent, t * step) for t in PANEL_ENDS)
+    chord = Chord.drawn(question, seed, width).aligned(alignment)
+    cotangent, ends = chord.cotangent, tuple(map(chord.value, PANEL_ENDS))
     if not all(bool(subject.arrays.isfinite(value).all()) for value in ends):
         return None
     fourth, change = cotangent * difference(ends, QUARTIC), cotangent * (ends[-1] - ends[0])
     square = float(change @ change)
     affected = affected_by(subject, ends, cotangent) if question.moving is not None else cotangent
     noise = variance_of(question, ends[0], affected) + variance_of(question, ends[-1], affected)
-    uneven = unevenness(subject, step) * square
+    uneven = unevenness(chord) * square
     jumps = float(fourth @ fourth) - 70 * (noise / 2 + uneven)
-    return Values(
+    return SegmentValues(
         width=width,
-        step=step,
-        cotangent=cotangent,
+        chord=chord,
         ends=ends,
         panels=tuple(float(cotangent @ (after - before)) for before, after in pairwise(ends)),
         size=math.sqrt(square),
@@ -188,11 +178,11 @@ def affected_by(subject: Subject, ends: tuple[Array, ...], cotangent: Array) -> 
     return xp.where(moved, cotangent, 0.0)
 
 
-def claims_along(question: Question, values: Values) -> Segment | None:
+def claims_along(question: Question, values: SegmentValues) -> Segment | None:
     """Ask for the claims at the nodes of a segment; None where one is not finite."""
-    subject = question.subject
-    across = place_of(subject, values.step) - place_of(subject, -values.step)
-    claims = [claimed_parts(subject, values.cotangent, t * values.step, across) for t in NODES]
+    subject, chord = question.subject, values.chord
+    across = chord.across()
+    claims = [chord.claimed_parts(t, across) for t in NODES]
     nodes = tuple(float(parts.sum()) for parts in claims)
     if not all(map(math.isfinite, nodes)):
         return None
@@ -202,7 +192,7 @@ def claims_along(question: Question, values: Values) -> Segment | None:
     claimed = abs(math.fsum(nodes)) / len(nodes)
     together = claimed / (float(contributions.sum()) or 1.0)  # one, where all contributions have one sign
     bias = subject.numbers.precision * claimed / (2 * CLEARLY)  # a rule may round all its entries one way
-    shortest, weights = _shortest(subject, across), abs(across if subject.mode == "reverse" else values.cotangent)
+    least, weights = shortest(subject, across), abs(across if subject.mode == "reverse" else chord.cotangent)
     entries = subject.arrays.where(weights > 0, contributions / weights, 0.0)
     return Segment(
         values=values,
@@ -213,21 +203,16 @@ def claims_along(question: Question, values: Values) -> Segment | None:
         tolerated=question.rtol * max(SPREAD * size, claimed)
         + question.atol * max(SPREAD * math.sqrt(float(across @ across)), together * float(abs(across).sum())),
         largest_contribution=float(contributions.max()),
-        largest_entry=float(entries.max()) / (1.0 if subject.mode == "reverse" else shortest),
-        shortest=shortest,
+        largest_entry=float(entries.max()) / (1.0 if subject.mode == "reverse" else least),
+        shortest=least,
     )
 
 
-def unevenness(subject: Subject, step: Array) -> float:
+def unevenness(chord: Chord) -> float:
     """Return the variance of a value by rounding of the panels' ends, relative to the square of the change."""
-    places = [place_of(subject, t * step) for t in PANEL_ENDS]
+    places = [place_of(chord.subject, t * chord.step) for t in PANEL_ENDS]
     middle, across = (places[0] + places[-1]) / 2, places[-1] - places[0]
     off = [place - middle - t / 2 * across for place, t in zip(places, PANEL_ENDS, strict=True)]
     squares = [weight**2 * float(each @ each) for weight, each in zip(QUARTIC, off, strict=True)]
     length = float(across @ across)
     return math.fsum(squares) / (70 * length) if length else 0.0
-
-
-def _shortest(subject: Subject, across: Array) -> float:
-    distance = abs(across)
-    return float(subject.arrays.where(distance > 0, distance, math.inf).min())

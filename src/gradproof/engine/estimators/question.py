@@ -1,8 +1,9 @@
-"""What the segment test asks of a subject, in one place: steps, values and claims, as the subject rounds them."""
+"""What the segment test asks of a subject: values and claims along a segment, rounded as the subject rounds them."""
 
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import dataclass
 
 from gradproof.engine.subject import Array, Step, Subject
@@ -52,24 +53,6 @@ def alignment_of(question: Question, number: int) -> Alignment:
     return Alignment.MEASURED if question.alignment is Alignment.MEASURED else every_second
 
 
-def aligned(subject: Subject, step: Array, cotangent: Array, alignment: Alignment) -> tuple[Array, Array]:
-    """Return step and cotangent with the signs of an alignment.
-
-    MEASURED changes are read off on half of the segment, so that their noise is not that of the values at its
-    ends. Outputs that change by hardly more than a rounding keep their random signs.
-    """
-    xp = subject.arrays
-    if alignment is Alignment.MEASURED:
-        step = abs(step)
-        change = cotangent * (value_at(subject, cotangent, 0.5 * step) - value_at(subject, cotangent, -0.5 * step))
-        least = CLEARLY * subject.numbers.precision * abs(cotangent * subject.centre)
-        return step, cotangent * xp.where(change < -least, -1.0, 1.0)
-    if alignment is Alignment.CLAIMED:
-        signs = xp.where(claimed_parts(subject, cotangent, 0 * step, step) < 0, -1.0, 1.0)
-        return (step, signs * cotangent) if subject.mode == "forward" else (signs * step, cotangent)
-    return step, cotangent
-
-
 def cotangent_of(subject: Subject, seed: int) -> Array:
     """Draw a cotangent; in reverse mode one that the outputs' precision holds, since the pullback rounds it."""
     cotangent = subject.cotangent(seed)
@@ -96,3 +79,55 @@ def claimed_parts(subject: Subject, cotangent: Array, step: Array, across: Array
     else:
         claimed, weights = subject.pullback(cotangent, place), across
     return subject.arrays.where(weights == 0, 0.0, weights * claimed)
+
+
+@dataclass(frozen=True, slots=True)
+class Chord:
+    """A segment from point − step to point + step, and the cotangent that the values on it are contracted with."""
+
+    subject: Subject
+    step: Array
+    cotangent: Array
+
+    @classmethod
+    def drawn(cls, question: Question, seed: int, width: float) -> Chord:
+        """Draw a segment of this half-width, relative to the point's scale, and a cotangent."""
+        return cls(question.subject, direction_of(question, seed, width), cotangent_of(question.subject, seed))
+
+    def aligned(self, alignment: Alignment) -> Chord:
+        """Return the segment with the signs of an alignment.
+
+        MEASURED changes are read off on half of the segment, so that their noise is not that of the values at its
+        ends. Outputs that change by hardly more than a rounding keep their random signs.
+        """
+        subject, step, cotangent = self.subject, self.step, self.cotangent
+        xp = subject.arrays
+        if alignment is Alignment.MEASURED:
+            step = abs(step)
+            change = cotangent * (value_at(subject, cotangent, 0.5 * step) - value_at(subject, cotangent, -0.5 * step))
+            least = CLEARLY * subject.numbers.precision * abs(cotangent * subject.centre)
+            return Chord(subject, step, cotangent * xp.where(change < -least, -1.0, 1.0))
+        if alignment is Alignment.CLAIMED:
+            signs = xp.where(claimed_parts(subject, cotangent, 0 * step, step) < 0, -1.0, 1.0)
+            if subject.mode == "forward":
+                return Chord(subject, step, signs * cotangent)
+            return Chord(subject, signs * step, cotangent)
+        return self
+
+    def value(self, t: float) -> Array:
+        """Evaluate at point + t·step; zero for the outputs that have no weight."""
+        return value_at(self.subject, self.cotangent, t * self.step)
+
+    def across(self, t: float = 1.0) -> Array:
+        """Return the displacement between point − t·step and point + t·step, rounded as both are."""
+        return place_of(self.subject, t * self.step) - place_of(self.subject, -t * self.step)
+
+    def claimed_parts(self, t: float, across: Array) -> Array:
+        """Ask at point + t·step for the change along `across`: a sum of the entries' or outputs' contributions."""
+        return claimed_parts(self.subject, self.cotangent, t * self.step, across)
+
+
+def shortest(subject: Subject, across: Array) -> float:
+    """Return the shortest displacement of a coordinate that moves; infinite if none does."""
+    distance = abs(across)
+    return float(subject.arrays.where(distance > 0, distance, math.inf).min())

@@ -10,16 +10,7 @@ from dataclasses import dataclass
 
 from gradproof.engine.estimators.noise import variance_of
 from gradproof.engine.estimators.panels import affected_by
-from gradproof.engine.estimators.question import (
-    Alignment,
-    Question,
-    aligned,
-    claimed_parts,
-    cotangent_of,
-    direction_of,
-    place_of,
-    value_at,
-)
+from gradproof.engine.estimators.question import Alignment, Chord, Question, shortest
 from gradproof.engine.subject import Array
 from gradproof.engine.thresholds import CLEARLY, MARGIN
 
@@ -27,10 +18,10 @@ GAUSS = (-(3**-0.5), 3**-0.5)  # exact for cubic claims
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class QuickSegment:
     """Claimed and measured change, the bar, and the shortest displacement of a coordinate.
 
-    `across` is the displacement between the ends, `step` half of it as it was asked for.
+    `across` is the displacement between the ends, rounded as they are.
     """
 
     claimed: float
@@ -38,8 +29,7 @@ class Look:
     bar: float
     shortest: float
     across: Array
-    step: Array
-    cotangent: Array
+    chord: Chord
 
     @property
     def residual(self) -> float:
@@ -62,17 +52,17 @@ class Look:
         return (MARGIN * self.bar + self.residual) / self.shortest
 
 
-def look(question: Question, seed: int, width: float, unsmooth: float, alignment: Alignment) -> Look | None:
+def quick_segment(
+    question: Question, seed: int, width: float, unsmooth: float, alignment: Alignment
+) -> QuickSegment | None:
     """Hold claims against values along a segment; None where either is not finite.
 
     `unsmooth` is the part of the bar that truncation and roughness make, relative to what is claimed.
     """
     subject = question.subject
-    step, cotangent = direction_of(question, seed, width), cotangent_of(subject, seed)
-    step, cotangent = aligned(subject, step, cotangent, alignment)
-    ends = tuple(value_at(subject, cotangent, t * step) for t in (-1.0, 1.0))
-    across = place_of(subject, step) - place_of(subject, -step)
-    claims = [claimed_parts(subject, cotangent, t * step, across) for t in GAUSS]
+    chord = Chord.drawn(question, seed, width).aligned(alignment)
+    cotangent, ends, across = chord.cotangent, (chord.value(-1.0), chord.value(1.0)), chord.across()
+    claims = [chord.claimed_parts(t, across) for t in GAUSS]
     claimed, measured = sum(float(each.sum()) for each in claims) / 2, float(cotangent @ (ends[1] - ends[0]))
     if not math.isfinite(claimed + measured):
         return None
@@ -80,13 +70,11 @@ def look(question: Question, seed: int, width: float, unsmooth: float, alignment
     affected = affected_by(subject, (ends[0], subject.centre, ends[1]), cotangent)
     noise = sum(variance_of(question, end, affected) for end in ends)
     rounding = math.hypot(question.claim_noise * size, subject.numbers.precision * claimed / (2 * CLEARLY))
-    distance = abs(across)
-    return Look(
+    return QuickSegment(
         claimed=claimed,
         measured=measured,
         bar=math.hypot(unsmooth * max(size, abs(claimed)), CLEARLY * math.sqrt(noise + rounding**2)),
-        shortest=float(subject.arrays.where(distance > 0, distance, math.inf).min()),
+        shortest=shortest(subject, across),
         across=across,
-        step=step,
-        cotangent=cotangent,
+        chord=chord,
     )

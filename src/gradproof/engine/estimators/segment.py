@@ -30,10 +30,7 @@ from gradproof.engine.estimators.question import (
     Alignment,
     Question,
     alignment_of,
-    claimed_parts,
     direction_of,
-    place_of,
-    value_at,
 )
 from gradproof.engine.results import UNMEASURED, Resolution
 from gradproof.engine.subject import Array, Subject
@@ -47,7 +44,7 @@ SEGMENTS = 3  # random segments: two confirm each other, and one may be blind to
 LONE = 0.75  # of the residuals of four panels in one of them: concentrated, as by a jump in the function
 
 
-class Outcome(enum.Enum):
+class SegmentOutcome(enum.Enum):
     """What the segments say of the rule."""
 
     AGREES = "agrees"
@@ -65,7 +62,7 @@ class SegmentResult:
     a tenth in all entries would have been seen, and `moving` is one for coordinates that moved.
     """
 
-    outcome: Outcome
+    outcome: SegmentOutcome
     claimed: float
     measured: float
     bar: float
@@ -77,7 +74,7 @@ class SegmentResult:
 
 
 NOTHING = SegmentResult(
-    outcome=Outcome.UNDECIDED,
+    outcome=SegmentOutcome.UNDECIDED,
     claimed=math.nan,
     measured=math.nan,
     bar=math.nan,
@@ -86,7 +83,7 @@ NOTHING = SegmentResult(
 )
 
 
-def second_opinion(
+def segment_test(
     subject: Subject,
     *,
     seed: int,
@@ -168,7 +165,7 @@ def _consistent(segment: Segment, wider: Segment) -> bool:
     """
     near, far = segment.values, wider.values
     (a, *_, b), (c, *_, d) = near.ends, far.ends
-    apart = far.cotangent * ((b - a) * (far.width / near.width) - (d - c))
+    apart = far.chord.cotangent * ((b - a) * (far.width / near.width) - (d - c))
     allowed = 0.5 * far.size + CLEARLY / 2 * math.sqrt(far.rough + far.noise)
     residuals = [(each.measured - each.claimed) / _size(each) for each in (segment, wider)]
     bars = segment.bar / _size(segment) + wider.bar / _size(wider) / 2
@@ -214,11 +211,11 @@ def _outside(segments: Sequence[Segment]) -> list[Segment]:
     return [segment for segment in segments if segment.excess > 1]
 
 
-def _outcome(question: Question, segments: Sequence[Segment]) -> Outcome:
+def _outcome(question: Question, segments: Sequence[Segment]) -> SegmentOutcome:
     if all(segment.excess <= 1 for segment in segments):
-        return Outcome.AGREES if all(map(_meaningful, segments)) else Outcome.WEAK
+        return SegmentOutcome.AGREES if all(map(_meaningful, segments)) else SegmentOutcome.WEAK
     if not segments[0].beyond_doubt:
-        return Outcome.UNDECIDED
+        return SegmentOutcome.UNDECIDED
     unsteady = math.fsum(segment.unsteadiness for segment in segments) / len(segments)
     many = all(effective_count(each.values.ends[-1] - each.values.ends[0]) >= MANY for each in segments)
     chance = 0.0 if many else CLEARLY * math.sqrt(max(0.0, unsteady))
@@ -228,10 +225,10 @@ def _outcome(question: Question, segments: Sequence[Segment]) -> Outcome:
         or max(each.excess for each in outside) < MARGIN
         or (_zero(segments) and on_a_grid(question.subject.arrays, outside[0].values.ends[2]))
     ):
-        return Outcome.UNDECIDED
+        return SegmentOutcome.UNDECIDED
     if _is_rough_at_the_ends(question, outside[0]) or _holds_on_fine_steps(question, outside[0]):
-        return Outcome.UNDECIDED
-    return Outcome.DISAGREES
+        return SegmentOutcome.UNDECIDED
+    return SegmentOutcome.DISAGREES
 
 
 def _is_rough_at_the_ends(question: Question, segment: Segment) -> bool:
@@ -245,7 +242,9 @@ def _is_rough_at_the_ends(question: Question, segment: Segment) -> bool:
         for number, side in enumerate((1.0, -1.0) * 2):
             beside = direction_of(question, number, share * segment.values.width)
             found.append(
-                contracted_scatter(question.subject, segment.values.cotangent, side * segment.values.step, beside)
+                contracted_scatter(
+                    question.subject, segment.values.chord.cotangent, side * segment.values.chord.step, beside
+                )
             )
         worst = max(worst, math.fsum(found) / len(found))
     return segment.residual <= CLEARLY * math.sqrt(2 * worst)
@@ -290,7 +289,7 @@ def _holds_on_fine_steps(question: Question, segment: Segment) -> bool:
     A staircase, a sawtooth or an oscillation has one slope almost everywhere and another one on coarse steps. Outputs
     that jump on the fine step are left out; the others follow the slope almost everywhere.
     """
-    subject, step, cotangent = question.subject, segment.values.step, segment.values.cotangent
+    subject, chord, cotangent = question.subject, segment.values.chord, segment.values.chord.cotangent
     xp, ends = subject.arrays, segment.values.ends
     change, noise = ends[-1] - ends[0], deviations(question, ends[2])
     finest = sorted((TWO_DIGITS * noise / abs(change))[abs(change) > 0].tolist())
@@ -301,15 +300,14 @@ def _holds_on_fine_steps(question: Question, segment: Segment) -> bool:
     )
     if not t < 0.25:  # there is no finer step; noise of unknown origin may be structure
         return float(abs(cotangent) @ noise) > CLEARLY * float(abs(cotangent) @ last_places(subject, ends[2]))
-    fine = value_at(subject, cotangent, t * step) - value_at(subject, cotangent, -t * step)
+    fine = chord.value(t) - chord.value(-t)
     seen = t * abs(change) >= TWO_DIGITS * noise
     apart = (abs(fine - t * change) > ALIKE * t * abs(change))[seen]
     if 2 * int(apart.sum()) <= apart.shape[0]:  # the function is as smooth as it looks
         return False
     still = seen & (abs(fine) <= 2 * t * abs(change))
     rest: Array = xp.where(still, cotangent, 0.0)
-    across = place_of(subject, t * step) - place_of(subject, -t * step)
-    claimed = float(claimed_parts(subject, rest, 0 * step, across).sum())
+    claimed = float(replace(chord, cotangent=rest).claimed_parts(0.0, chord.across(t)).sum())
     bar = CLEARLY * math.sqrt(2 * float((rest * noise) @ (rest * noise)))
     near, far = abs(float(rest @ fine) - claimed), abs(t * float(rest @ change) - claimed)
     return bool(near <= max(far / 2, bar))

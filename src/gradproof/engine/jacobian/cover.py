@@ -32,10 +32,10 @@ from gradproof.engine.jacobian.screen import (
     Screening,
 )
 from gradproof.engine.judging import Evidence, judge
-from gradproof.engine.localisation.locate import SHOWN, Located
+from gradproof.engine.localisation.locate import SHOWN, WrongEntries
 from gradproof.engine.options import Probing
 from gradproof.engine.results import Entry, Resolution, Verdict
-from gradproof.engine.second_opinion import seconded
+from gradproof.engine.second_opinion import with_second_opinion
 from gradproof.engine.subject import Array, DerivativeError, Subject
 from gradproof.engine.thresholds import ENOUGH, FEW, HANDFUL, MARGIN, WORK
 from gradproof.engine.verdict import EMPTY, Judgement, together
@@ -61,7 +61,7 @@ def judge_fully(
     try:
         coverage = _Coverage(subject, probes, seed, options, progress)
         whole = together([*judgements, *coverage.judgements(beside_undefined=bool(some))])
-        return seconded(whole, subject, seed, options)
+        return with_second_opinion(whole, subject, seed, options)
     except DerivativeError as error:
         return Judgement(findings=(raised(subject, error),))
 
@@ -168,7 +168,7 @@ class _Coverage:
             held=self.subject.arrays.where(~known.all(0))[0].tolist(),
         )
 
-        def compared(disagreement: Comparison, coordinate: int, entry: Entry, _located: Located) -> Comparison:
+        def compared(disagreement: Comparison, coordinate: int, entry: Entry, _located: WrongEntries) -> Comparison:
             column, sampled = few[coordinate], columns.along(disagreement.probe.ladder, coordinate)
             off = self._alone(entries.claimed, [column], screened.block).get(column)
             return entries.comparison(column, off, entry, sampled)

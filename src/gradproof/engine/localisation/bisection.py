@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class SearchResult:
     """The single coordinates found, and the ranges left over in which there is more."""
 
     found: list[int]
@@ -24,7 +24,7 @@ def search(
     threshold: float,
     whole: float,
     most: int,
-) -> Search:
+) -> SearchResult:
     """Find up to `most` coordinates that carry the residual, from the worst range down, between tensors first.
 
     >>> hidden = {3: 1.0, 700: -0.5}
@@ -51,7 +51,7 @@ def search(
                 break
         else:
             found.append(low)
-    return Search(found, [(low, high) for _, low, high, _ in waiting])
+    return SearchResult(found, [(low, high) for _, low, high, _ in waiting])
 
 
 def middle_of(low: int, high: int, edges: list[int]) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from gradproof.engine.localisation.bisection import Search, search
+from gradproof.engine.localisation.bisection import SearchResult, search
 from gradproof.engine.localisation.narrowing import Narrowed, narrow
 from gradproof.engine.localisation.partial_slopes import PartialSlopes, Piece, best_exponent
 from gradproof.engine.localisation.suspect import Suspect
@@ -25,7 +25,7 @@ SHOWN = 10  # entries at most, and one of every further argument
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Located:
+class WrongEntries:
     """The wrong entries, worst first, each with its coordinate.
 
     `more` says whether there are others, `tolerated` whether the user tolerates all of them, and `adds_up` whether
@@ -38,7 +38,7 @@ class Located:
     adds_up: bool | None = None
 
 
-def localise(probe: Probe, options: Probing, *, most: int = SHOWN) -> Located:
+def localise(probe: Probe, options: Probing, *, most: int = SHOWN) -> WrongEntries:
     """Find the wrong entries behind a probe's disagreement, or the worst of them."""
     large = probe.ladder.subject.inputs.size > LARGE
     found = narrow(probe, options) if large else _bisected(probe, most)
@@ -47,7 +47,7 @@ def localise(probe: Probe, options: Probing, *, most: int = SHOWN) -> Located:
         wrong = [suspect for suspect in wrong if not suspect.at_a_kink()]
     entries = [(suspect.coordinate, suspect.entry) for suspect in (_shown(wrong) if most <= SHOWN else wrong)]
     entries.sort(key=lambda pair: -abs(pair[1].claimed - pair[1].numerical))
-    return Located(
+    return WrongEntries(
         entries=tuple(entries),
         more=found.more or len(wrong) > SHOWN,
         tolerated=bool(found.suspects) and not wrong,
@@ -77,7 +77,7 @@ def _wrong(probe: Probe, coordinates: list[int]) -> list[Suspect]:
     return sorted((column for column in columns if column.excess > 0), key=lambda column: -column.excess)
 
 
-def _found(probe: Probe, most: int, *, two_sided: bool) -> tuple[Search, bool]:
+def _found(probe: Probe, most: int, *, two_sided: bool) -> tuple[SearchResult, bool]:
     """Bisect for the coordinates that carry the residual, one of every argument; and say if one side was enough."""
     subject = probe.ladder.subject
     whole = slice(0, subject.outputs.size)
@@ -98,7 +98,7 @@ def _found(probe: Probe, most: int, *, two_sided: bool) -> tuple[Search, bool]:
         most=most,
     )
     found = outcome.found + _elsewhere(outcome, subject.inputs.spans, residual, partial_slopes.noise)
-    return Search(found, outcome.left), partial_slopes.one_sided
+    return SearchResult(found, outcome.left), partial_slopes.one_sided
 
 
 def _adds_up(probe: Probe, columns: list[Suspect]) -> bool:
@@ -110,7 +110,7 @@ def _adds_up(probe: Probe, columns: list[Suspect]) -> bool:
 
 
 def _elsewhere(
-    outcome: Search, spans: list[tuple[int, int]], residual: Callable[[int, int], float], threshold: float
+    outcome: SearchResult, spans: list[tuple[int, int]], residual: Callable[[int, int], float], threshold: float
 ) -> list[int]:
     """Find one coordinate of every argument that has none yet and that carries a part of what is left."""
     found: list[int] = []

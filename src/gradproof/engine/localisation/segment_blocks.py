@@ -12,8 +12,8 @@ from dataclasses import replace
 from gradproof.engine.estimators.groups import Groups, groups_of
 from gradproof.engine.estimators.groupwise import residuals_along
 from gradproof.engine.estimators.question import Alignment, Question
-from gradproof.engine.estimators.quick import look
-from gradproof.engine.estimators.segment import Outcome, SegmentResult, second_opinion
+from gradproof.engine.estimators.quick import quick_segment
+from gradproof.engine.estimators.segment import SegmentOutcome, SegmentResult, segment_test
 from gradproof.engine.options import Probing
 from gradproof.engine.parts import parts_of
 from gradproof.engine.results import Resolution
@@ -34,24 +34,24 @@ def in_parts(question: Question, whole: SegmentResult, seed: int, options: Probi
         _error_needed(question, every, whole, seed, options)
         groups = groups_of(question, seed, whole.half_width)
         seen = [_by_groups(question, groups, whole, seed, options)] if groups else []
-        if whole.outcome is not Outcome.AGREES:
+        if whole.outcome is not SegmentOutcome.AGREES:
             rest = every - groups.inputs.spread(every, groups.separate) if groups else every
             within = [rest if groups and number in groups.covered else every for number in DIMENSIONS]
             seen += _by_blocks(question, within, whole, seed, options)
     except _DecidedError as decided:
         return decided.result
-    if whole.outcome is Outcome.UNDECIDED or not seen:  # a single input has no parts
+    if whole.outcome is SegmentOutcome.UNDECIDED or not seen:  # a single input has no parts
         return _without_parts(whole)
     needed = min([absolute, *seen])
     largest = absolute / whole.resolution.relative if whole.resolution.relative else 0.0
     resolution = Resolution(absolute=needed, relative=needed / largest if largest else float("inf"))
-    agrees = whole.outcome is Outcome.AGREES or resolution.relative <= UNRESOLVED or whole.shows_a_tenth
-    return replace(whole, outcome=Outcome.AGREES if agrees else Outcome.UNDECIDED, resolution=resolution)
+    agrees = whole.outcome is SegmentOutcome.AGREES or resolution.relative <= UNRESOLVED or whole.shows_a_tenth
+    return replace(whole, outcome=SegmentOutcome.AGREES if agrees else SegmentOutcome.UNDECIDED, resolution=resolution)
 
 
 def _without_parts(whole: SegmentResult) -> SegmentResult:
     """Return the result where no part could be asked about: all inputs together still agree, if they did."""
-    return whole if whole.outcome is Outcome.AGREES else replace(whole, outcome=Outcome.UNDECIDED)
+    return whole if whole.outcome is SegmentOutcome.AGREES else replace(whole, outcome=SegmentOutcome.UNDECIDED)
 
 
 class _DecidedError(Exception):
@@ -92,7 +92,7 @@ def _by_blocks(
 
 def _error_needed(question: Question, part: Array, whole: SegmentResult, seed: int, options: Probing) -> float:
     """Return the error in one entry that a part of the inputs would have shown."""
-    seen = look(replace(question, moving=part), seed, whole.half_width, whole.unsmooth, Alignment.MEASURED)
+    seen = quick_segment(replace(question, moving=part), seed, whole.half_width, whole.unsmooth, Alignment.MEASURED)
     if seen is None:
         raise _DecidedError(_without_parts(whole))
     if seen.outside:
@@ -102,10 +102,10 @@ def _error_needed(question: Question, part: Array, whole: SegmentResult, seed: i
 
 def _confirm(question: Question, part: Array, seed: int, options: Probing, alignment: Alignment) -> None:
     """Ask about a part on several segments."""
-    result = second_opinion(
+    result = segment_test(
         question.subject, seed=seed + 1, rtol=options.rtol, atol=options.atol, moving=part, alignment=alignment
     )
-    if result.outcome is Outcome.DISAGREES:
+    if result.outcome is SegmentOutcome.DISAGREES:
         raise _DecidedError(result)
 
 

@@ -12,7 +12,7 @@ from math import prod
 
 from gradproof.engine.estimators.panels import claims_along, values_along
 from gradproof.engine.estimators.question import Alignment, Question
-from gradproof.engine.estimators.quick import Look, look
+from gradproof.engine.estimators.quick import QuickSegment, quick_segment
 from gradproof.engine.estimators.segment import SegmentResult
 from gradproof.engine.parts import Axis, Part, parts_of
 from gradproof.engine.results import Entry, Place
@@ -46,15 +46,15 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """The looks at pieces of the inputs, at the width of the segments that disagreed."""
+    """Quick segments that move pieces of the inputs, of the width of the segments that disagreed."""
 
     question: Question
     result: SegmentResult
     seed: int
 
-    def look(self, piece: Array, alignment: Alignment = Alignment.MEASURED) -> Look | None:
+    def look(self, piece: Array, alignment: Alignment = Alignment.MEASURED) -> QuickSegment | None:
         question = replace(self.question, moving=piece)
-        return look(question, self.seed, self.result.half_width, self.result.unsmooth, alignment)
+        return quick_segment(question, self.seed, self.result.half_width, self.result.unsmooth, alignment)
 
     def is_wrong(self, piece: Array) -> bool:
         """Return True if a piece is outside its bar."""
@@ -170,7 +170,7 @@ def _entry(question: Question, coordinate: int, mask: Array, seed: int, width: f
     if segment is None or question.subject.mode == "forward":
         return None
     place, across = question.subject.inputs.locate(coordinate), segment.shortest
-    sign = 1.0 if float(segment.values.step[coordinate]) > 0 else -1.0
+    sign = 1.0 if float(segment.values.chord.step[coordinate]) > 0 else -1.0
     return Entry(
         index=place.index,
         part=place.part,

@@ -122,13 +122,13 @@ def same_numbers(before: Tensor, after: Tensor) -> bool:
     return torch.equal(before, after) or bool(((before == after) | (before.isnan() & after.isnan())).all())
 
 
-class Snapshot:
+class Fingerprint:
     """A record of a tensor to compare it with later: copies, or two checksums of large components in main memory.
 
     On a device a copy takes one pass, and a checksum several.
 
     >>> tensor = torch.zeros(100_000)
-    >>> seen = Snapshot(tensor)
+    >>> seen = Fingerprint(tensor)
     >>> seen.is_of(tensor), seen.is_of(tensor.index_fill(0, torch.tensor(7), 1e-30))
     (True, False)
     """

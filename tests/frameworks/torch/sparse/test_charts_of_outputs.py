@@ -3,7 +3,7 @@
 import torch
 from hypothesis import given
 
-from gradproof.frameworks.torch.charts import observed, widened
+from gradproof.frameworks.torch.charts import observed, united
 from gradproof.sparse.pattern.layouts import index_tensors, stored_values
 from support.charts import DTYPES, drawn, entries, width
 from support.sparse_samples import EXAMPLES_OF_EACH, Form, build, samples
@@ -13,7 +13,7 @@ def chart_of_output(values):
     """The chart of an output with these values, at the point and beside it."""
     pattern = None
     for value in values:
-        pattern = widened("y", pattern, value)
+        pattern = united("y", pattern, value)
     return observed(values[0], pattern, everywhere=len(values) > 1)
 
 

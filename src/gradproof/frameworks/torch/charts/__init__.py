@@ -20,7 +20,7 @@ from gradproof.errors import InputError
 from gradproof.frameworks.torch.charts.chart import Chart, Semantics, added, alike
 from gradproof.frameworks.torch.charts.masked import Unmasked
 from gradproof.frameworks.torch.charts.sparse import Observed, Stored
-from gradproof.frameworks.torch.charts.strided import Strided, spread
+from gradproof.frameworks.torch.charts.strided import Strided, densified
 from gradproof.frameworks.torch.internals import is_fake
 from gradproof.frameworks.torch.storage import data_and_mask, is_sparse
 from gradproof.sparse.pattern.layouts import SPARSE, name_of, zeros_template
@@ -35,11 +35,11 @@ __all__ = [
     "Strided",
     "added",
     "chart_of",
+    "densified",
     "observed",
     "refuse_malformed",
     "refuse_unreadable",
-    "spread",
-    "widened",
+    "united",
 ]
 
 PLAIN = (Tensor, Parameter)  # the types of most tensors, which wrap no other tensor
@@ -69,7 +69,7 @@ def observed(value: Tensor, pattern: Tensor | None, *, everywhere: bool) -> Char
     return Strided(value) if pattern is None else Observed(pattern, everywhere=everywhere)
 
 
-def widened(path: str, pattern: Tensor | None, value: Tensor) -> Tensor:
+def united(path: str, pattern: Tensor | None, value: Tensor) -> Tensor:
     """Return the union of a pattern and the pattern of a sparse value, without memory for values."""
     refuse_malformed(path, value)
     if pattern is None:

@@ -20,7 +20,7 @@ class Strided(Chart):
 
     def read(self, tensor: Tensor) -> Tensor:
         """Read all entries; a sparse tensor, as a gradient may be, is made dense."""
-        return as_real(spread(tensor.detach())).reshape(-1)
+        return as_real(densified(tensor.detach())).reshape(-1)
 
     def make(self, coordinates: Tensor) -> Tensor:
         """Return the tensor with the given coordinates, a view of them if possible."""
@@ -47,7 +47,7 @@ class Strided(Chart):
         return unravel(offset, self.shape), None
 
 
-def spread(tensor: Tensor) -> Tensor:
+def densified(tensor: Tensor) -> Tensor:
     """Make a tensor strided, after validating its indices."""
     if tensor.layout == torch.strided:
         return tensor

@@ -11,7 +11,7 @@ from gradproof._options import ContractName
 from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
 from gradproof.frameworks.torch.contracts.pullbacks import custom_nodes, function_name, gradients, saved_by
 from gradproof.frameworks.torch.internals import version_of
-from gradproof.frameworks.torch.storage import Snapshot, refilled, same_numbers
+from gradproof.frameworks.torch.storage import Fingerprint, refilled, same_numbers
 from gradproof.frameworks.torch.subject.calling import LARGE
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
@@ -22,11 +22,11 @@ class Watch:
     """Snapshots of tensors, each with a name, that are compared with the tensors later."""
 
     def __init__(self) -> None:
-        self._seen: list[tuple[str, Tensor, int, Snapshot]] = []
+        self._seen: list[tuple[str, Tensor, int, Fingerprint]] = []
 
     def add(self, words: str, tensor: Tensor) -> None:
         """Take a snapshot of a tensor."""
-        self._seen.append((words, tensor, version_of(tensor), Snapshot(tensor)))
+        self._seen.append((words, tensor, version_of(tensor), Fingerprint(tensor)))
 
     def mutated(self) -> str | None:
         """Return the name of the first tensor that has changed since its snapshot; None if none has."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gradproof.errors import MemoryExhaustedError
-from gradproof.frameworks.torch.charts import spread
+from gradproof.frameworks.torch.charts import densified
 from gradproof.frameworks.torch.exclusion import without_warnings
 from gradproof.frameworks.torch.storage import as_real, fills_its_storage, real_dtype
 from gradproof.frameworks.torch.subject.dual_numbers import push
@@ -82,7 +82,7 @@ class Batches:
         def pulled(*incoming: Tensor) -> tuple[Tensor, ...]:
             found = subject.graphs.gradients(incoming)
             return tuple(
-                torch.zeros_like(leaf) if gradient is None else spread(gradient)
+                torch.zeros_like(leaf) if gradient is None else densified(gradient)
                 for leaf, gradient in zip(subject.leaves, found, strict=True)
             )
 

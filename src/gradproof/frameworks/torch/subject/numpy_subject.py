@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gradproof.engine.subject import Array, Step
-from gradproof.frameworks.torch.charts import added, spread
+from gradproof.frameworks.torch.charts import added, densified
 from gradproof.frameworks.torch.storage import fills_its_storage
 from gradproof.frameworks.torch.subject.batching import FEW
 from gradproof.frameworks.torch.subject.spaces import Space
@@ -181,7 +181,7 @@ class Doubles(InNumpy):
         for cotangent, row in zip(cotangents, gradients, strict=True):
             incoming = [tensor.clone() for tensor in _tensors(self.outputs, cotangent)]
             found = subject.graphs.gradients(incoming)
-            _fill(row, self.inputs, [None if gradient is None else spread(gradient) for gradient in found])
+            _fill(row, self.inputs, [None if gradient is None else densified(gradient) for gradient in found])
         return gradients
 
 

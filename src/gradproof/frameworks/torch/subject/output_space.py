@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gradproof.engine.estimators.steps import first_step
 from gradproof.engine.subject import DerivativeError, Step
-from gradproof.frameworks.torch.charts import Observed, Stored, observed, widened
+from gradproof.frameworks.torch.charts import Observed, Stored, observed, united
 from gradproof.frameworks.torch.storage import is_sparse
 from gradproof.frameworks.torch.subject.spaces import Space
 from gradproof.sparse.pattern.layouts import index_tensors, stored_values, with_values
@@ -105,6 +105,6 @@ def _widened(subject: TorchSubject, patterns: Patterns, results: Sequence[Tensor
     found: Patterns = []
     for path, first, pattern, result in zip(subject.caller.paths, subject.results, patterns, results, strict=True):
         if is_sparse(first):
-            pattern = _sharing(widened(path, pattern, result), known)
+            pattern = _sharing(united(path, pattern, result), known)
         found.append(pattern)
     return found

@@ -26,7 +26,7 @@ BLOCK = 1 << 16  # random numbers drawn one by one; longer directions are produc
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ChartedTensor:
     """The coordinates of one tensor."""
 
     path: str
@@ -62,7 +62,7 @@ class Space:
         device: torch.device | None = None,
     ) -> None:
         """Hold the coordinates on `device`, by default that of the first tensor."""
-        self.parts: list[Part] = []
+        self.parts: list[ChartedTensor] = []
         self.size = 0
         self.precision = 0.0  # the spacing of numbers near one, the coarsest
         self.largest = math.inf  # the largest number that all dtypes can hold
@@ -70,7 +70,7 @@ class Space:
         self.plain = True  # nothing but strided tensors
         for path, tensor, chart in zip(paths, tensors, charts, strict=True):
             start, self.size = self.size, self.size + chart.size
-            self.parts.append(Part(path, chart, tensor.dtype, tensor.device, start, self.size))
+            self.parts.append(ChartedTensor(path, chart, tensor.dtype, tensor.device, start, self.size))
             precision, largest, tiny = _limits(tensor.dtype)
             self.precision, self.tiny = max(self.precision, precision), max(self.tiny, tiny)
             self.largest = min(self.largest, largest)
@@ -168,7 +168,7 @@ class Space:
         index, stored = part.chart.index(offset)
         return Place(path=part.path, index=index, part=component, stored=stored)
 
-    def _coordinates(self, part: Part, tensor: Tensor | None) -> Tensor:
+    def _coordinates(self, part: ChartedTensor, tensor: Tensor | None) -> Tensor:
         if tensor is None:
             return torch.zeros(part.stop - part.start, dtype=torch.float64, device=self.device)
         try:
@@ -178,7 +178,7 @@ class Space:
             error.path = part.path
             raise
 
-    def _tensor(self, vector: Tensor, part: Part) -> Tensor:
+    def _tensor(self, vector: Tensor, part: ChartedTensor) -> Tensor:
         piece = vector[part.start : part.stop].to(device=part.device, dtype=real_dtype(part.dtype))
         return part.chart.make(piece)
 
