@@ -37,23 +37,14 @@ def facts_of(tensor: Tensor) -> Facts:
     >>> facts_of(tensor).pattern is None
     True
     """
-    versions = _versions(tensor)
-    known = _FACTS.get(tensor)
-    if known is not None and known.versions == versions:
-        return known
-    fresh = Facts(versions)
-    if not tensor.is_inference():  # torch does not count the writes to such a tensor
-        _FACTS[tensor] = fresh
-    return fresh
+    if tensor.is_inference():  # torch does not count the writes to such a tensor
+        return Facts(())
+    return _current(tensor, _versions(index_tensors(tensor)))
 
 
 def facts_at(indices: tuple[Tensor, ...]) -> Facts:
     """Return what is known of index tensors as they are now, cached for the last of them; the caller may add to it."""
-    versions = _versions_of(indices)
-    known = _FACTS_OF_INDICES.get(indices[-1])
-    if known is None or known.versions != versions:
-        _FACTS_OF_INDICES[indices[-1]] = known = Facts(versions)
-    return known
+    return _current(indices[-1], _versions(indices))
 
 
 def hold_same(indices: tuple[Tensor, ...], copies: tuple[Tensor, ...]) -> bool:
@@ -72,19 +63,20 @@ def keep_facts(tensor: Tensor) -> None:
     """Declare that the values were written to and the indices were not: torch has one version counter for both."""
     known = _FACTS.get(tensor)
     if known is not None:
-        known.versions = _versions(tensor)
+        known.versions = _versions(index_tensors(tensor))
 
 
-def _versions(tensor: Tensor) -> tuple[Any, ...]:
+def _current(key: Tensor, versions: tuple[Any, ...]) -> Facts:
+    """Return the facts that are known under a key, new ones unless the versions are the same."""
+    known = _FACTS.get(key)
+    if known is None or known.versions != versions:
+        _FACTS[key] = known = Facts(versions)
+    return known
+
+
+def _versions(indices: tuple[Tensor, ...]) -> tuple[Any, ...]:
     """Return what changes with every write to the indices, without reading them."""
-    if tensor.is_inference():
-        return ()
-    return _versions_of(index_tensors(tensor))
-
-
-def _versions_of(indices: tuple[Tensor, ...]) -> tuple[Any, ...]:
     return tuple((index.data_ptr(), index.shape, index._version) for index in indices)
 
 
-_FACTS_OF_INDICES: MutableMapping[Tensor, Facts] = WeakIdKeyDictionary()
-_FACTS: MutableMapping[Tensor, Facts] = WeakIdKeyDictionary()
+_FACTS: MutableMapping[Tensor, Facts] = WeakIdKeyDictionary()  # by sparse tensor, or by the last of some index tensors
