@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,6 +15,8 @@ from gradproof.sparse.autograd.transforms import apply, nested
 from gradproof.sparse.pattern import Pattern
 from gradproof.sparse.pattern.compressed_rows import CompressedRows
 from gradproof.sparse.pattern.values import with_signature
+
+Map = Callable[[Tensor, Pattern, int], Tensor]
 
 
 def of_entries(pattern: Pattern, dimension: int) -> Tensor:
@@ -39,14 +42,14 @@ def collect(values: Tensor, pattern: Pattern, dimension: int) -> Tensor:
     if _is_traced(values):
         where = of_entries(pattern, dimension)
         return values.new_zeros(count(pattern, dimension), *values.shape[1:]).index_add(0, where, values)
-    return apply(_Collect, values, pattern, dimension)
+    return apply(_Linear, values, pattern, dimension, _sums, _copies)
 
 
 def spread(lines: Tensor, pattern: Pattern, dimension: int) -> Tensor:
     """Return for each entry the line of numbers that belongs to its row (-2) or column (-1)."""
     if _is_traced(lines):
         return lines.index_select(0, of_entries(pattern, dimension))
-    return apply(_Spread, lines, pattern, dimension)
+    return apply(_Linear, lines, pattern, dimension, _copies, _sums)
 
 
 def _is_traced(tensor: Tensor) -> bool:
@@ -57,67 +60,42 @@ def _matrix(pattern: Pattern, dimension: int) -> CompressedRows:
     return pattern.by_rows if dimension == -2 else pattern.by_columns
 
 
-class _Linear(Function):
-    """A linear map of one tensor, whose adjoint is another one."""
+def _sums(values: Tensor, pattern: Pattern, dimension: int) -> Tensor:
+    matrix = _matrix(pattern, dimension)
+    return kernels.sum_rows(matrix, matrix.in_row_order(values))
 
-    adjoint: type[_Linear]
+
+def _copies(lines: Tensor, pattern: Pattern, dimension: int) -> Tensor:
+    matrix = _matrix(pattern, dimension)
+    counts = matrix.crow_indices.diff()
+    return matrix.in_storage_order(lines.repeat_interleave(counts, 0, output_size=matrix.entries))
+
+
+class _Linear(Function):
+    """A linear map of one tensor, given with its adjoint."""
+
+    @staticmethod
+    @with_signature
+    def forward(tensor: Tensor, pattern: Pattern, dimension: int, linear: Map, _adjoint: Map) -> Tensor:
+        return linear(tensor, pattern, dimension)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], _output: Tensor) -> None:
-        _, ctx.pattern, ctx.dimension = inputs
+        _, *ctx.place, ctx.linear, ctx.adjoint = inputs
         ctx.set_materialize_grads(False)
 
-    @classmethod
-    def _pulled_back(cls, ctx: Any, gradient: Tensor | None) -> tuple[Tensor | None, None, None]:
-        return None if gradient is None else apply(cls.adjoint, gradient, ctx.pattern, ctx.dimension), None, None
+    @staticmethod
+    def backward(ctx: Any, incoming: Tensor | None) -> tuple[Tensor | None, None, None, None, None]:
+        gradient = None if incoming is None else apply(_Linear, incoming, *ctx.place, ctx.adjoint, ctx.linear)
+        return gradient, None, None, None, None
 
-    @classmethod
-    def _mapped(cls, dim: int | None, tensor: Tensor, *arguments: Any) -> tuple[Tensor, int]:
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, *_: None) -> Tensor:
+        with nested((tangent,)):
+            return apply(_Linear, tangent, *ctx.place, ctx.linear, ctx.adjoint)
+
+    @staticmethod
+    def vmap(_info: Any, in_dims: tuple[int | None, ...], tensor: Tensor, *arguments: Any) -> tuple[Tensor, int]:
+        (dim, *_) = in_dims
         assert dim is not None
-        return apply(cls, tensor.movedim(dim, 1), *arguments), 1
-
-
-class _Collect(_Linear):
-    @staticmethod
-    @with_signature
-    def forward(values: Tensor, pattern: Pattern, dimension: int) -> Tensor:
-        matrix = _matrix(pattern, dimension)
-        return kernels.sum_rows(matrix, matrix.in_row_order(values))
-
-    @staticmethod
-    def backward(ctx: Any, *incoming: Tensor | None) -> tuple[Tensor | None, None, None]:
-        return _Collect._pulled_back(ctx, *incoming)
-
-    @staticmethod
-    def jvp(ctx: Any, tangent: Tensor, *_: None) -> Tensor:
-        with nested((tangent,)):
-            return apply(_Collect, tangent, ctx.pattern, ctx.dimension)
-
-    @staticmethod
-    def vmap(_info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[Tensor, int]:
-        return _Collect._mapped(in_dims[0], *arguments)
-
-
-class _Spread(_Linear):
-    @staticmethod
-    @with_signature
-    def forward(lines: Tensor, pattern: Pattern, dimension: int) -> Tensor:
-        matrix = _matrix(pattern, dimension)
-        counts = matrix.crow_indices.diff()
-        return matrix.in_storage_order(lines.repeat_interleave(counts, 0, output_size=matrix.entries))
-
-    @staticmethod
-    def backward(ctx: Any, *incoming: Tensor | None) -> tuple[Tensor | None, None, None]:
-        return _Spread._pulled_back(ctx, *incoming)
-
-    @staticmethod
-    def jvp(ctx: Any, tangent: Tensor, *_: None) -> Tensor:
-        with nested((tangent,)):
-            return apply(_Spread, tangent, ctx.pattern, ctx.dimension)
-
-    @staticmethod
-    def vmap(_info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[Tensor, int]:
-        return _Spread._mapped(in_dims[0], *arguments)
-
-
-_Collect.adjoint, _Spread.adjoint = _Spread, _Collect
+        return apply(_Linear, tensor.movedim(dim, 1), *arguments), 1
