@@ -51,22 +51,14 @@ def _relations(shape: tuple[int, ...], statistics: ErrorStatistics, wrong: Array
 
 def _multiple(factor: float, fit: float) -> Diagnosis:
     if abs(factor) < 1e-3:
-        return Diagnosis(
-            name="zero",
-            message="The wrong entries are zero.",
-            fit=fit,
-            hint="Look for a store that is missing, or a mask that leaves these entries out.",
-        )
-    if abs(factor + 1) < 1e-3:
-        return Diagnosis(
-            name="sign", message="The wrong entries have the opposite sign.", fit=fit, hint="Look at signs."
-        )
-    return Diagnosis(
-        name="factor",
-        message=f"The wrong entries are {factor:.4g} times the right ones.",
-        fit=fit,
-        hint="Look for a scale that is missing, applied twice or inverted.",
-    )
+        name, what = "zero", "are zero"
+        hint = "Look for a store that is missing, or a mask that leaves these entries out."
+    elif abs(factor + 1) < 1e-3:
+        name, what, hint = "sign", "have the opposite sign", "Look at signs."
+    else:
+        name, what = "factor", f"are {factor:.4g} times the right ones"
+        hint = "Look for a scale that is missing, applied twice or inverted."
+    return Diagnosis(name=name, message=f"The wrong entries {what}.", fit=fit, hint=hint)
 
 
 def _fit(left: Array, error: Array) -> float:
@@ -103,8 +95,10 @@ def place_of(shape: tuple[int, ...], flags: Array) -> str:
     spans = _spans(shape, flags) if shape else []
     if all(high - low == length for (low, high), length in zip(spans, shape, strict=True)):
         return "every entry"
-    told = (":" if high - low == length else f"{low}:{high}" for (low, high), length in zip(spans, shape, strict=True))
-    return f"[{', '.join(told)}]"
+    ranges = (
+        ":" if high - low == length else f"{low}:{high}" for (low, high), length in zip(spans, shape, strict=True)
+    )
+    return f"[{', '.join(ranges)}]"
 
 
 def _spans(shape: Sequence[int], wrong: Array) -> list[tuple[int, int]]:
