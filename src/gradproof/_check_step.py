@@ -14,7 +14,7 @@ from gradproof._report import Report
 from gradproof.engine.results import Checked
 from gradproof.errors import InputError
 from gradproof.frameworks.torch.introspection.source import source_of
-from gradproof.frameworks.torch.subject.memory import exhaustion_told
+from gradproof.frameworks.torch.subject.memory import reporting_exhausted_memory
 from gradproof.frameworks.torch.training.optimizer_rule import Rule
 from gradproof.frameworks.torch.training.parameters import named_parameters
 from gradproof.frameworks.torch.training.step_check import StepCheck
@@ -80,7 +80,7 @@ def check_step(
     masks = _masks(patterns or {}, named)
     buffers = dict(parameters.named_buffers()) if isinstance(parameters, nn.Module) else {}
     check = StepCheck(step, RepeatableLoss(loss, buffers), named, seed=seed, rule=rule, expect=expect)
-    with exhaustion_told():
+    with reporting_exhausted_memory():
         judgement = check.judgement(masks)
     file, line = source_of(loss)
     checked = Checked(

@@ -71,8 +71,8 @@ def compare(
     from gradproof.frameworks.torch.examination.contract_runner import with_contracts
     from gradproof.frameworks.torch.introspection.source import source_of
     from gradproof.frameworks.torch.subject.arguments import tensors_in
-    from gradproof.frameworks.torch.subject.caller_state import CallerState, undisturbed
-    from gradproof.frameworks.torch.subject.memory import exhaustion_told
+    from gradproof.frameworks.torch.subject.caller_state import CallerState, with_state_restored
+    from gradproof.frameworks.torch.subject.memory import reporting_exhausted_memory
     from gradproof.frameworks.torch.subject.torch_subject import TorchSubject, differentiating
 
     began = time.perf_counter()
@@ -86,8 +86,8 @@ def compare(
                 judgement = with_contracts(judgement, subject, "reverse", options, seed)
         return pair, judgement
 
-    with exhaustion_told(), differentiating():
-        pair, judgement = undisturbed((func, reference), tensors_in(inputs), judged)
+    with reporting_exhausted_memory(), differentiating():
+        pair, judgement = with_state_restored((func, reference), tensors_in(inputs), judged)
     file, line = source_of(func)
     checked = Checked(
         name=pair.kernel.call.name,

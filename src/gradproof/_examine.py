@@ -51,8 +51,8 @@ def examine(
     from gradproof.frameworks.torch.examination.examination import Examination
     from gradproof.frameworks.torch.introspection.source import source_of
     from gradproof.frameworks.torch.subject.arguments import tensors_in
-    from gradproof.frameworks.torch.subject.caller_state import CallerState, undisturbed
-    from gradproof.frameworks.torch.subject.memory import exhaustion_told
+    from gradproof.frameworks.torch.subject.caller_state import CallerState, with_state_restored
+    from gradproof.frameworks.torch.subject.memory import reporting_exhausted_memory
     from gradproof.frameworks.torch.subject.torch_subject import TorchSubject, differentiating
 
     began = time.perf_counter()
@@ -69,8 +69,8 @@ def examine(
             examination = Examination(subject, options, seed, incoming=incoming, progress=bar, budget=budget)
             return subject, examination, examination.judgement()
 
-    with exhaustion_told(), differentiating():
-        subject, examination, judgement = undisturbed(func, tensors_in(inputs), judged)
+    with reporting_exhausted_memory(), differentiating():
+        subject, examination, judgement = with_state_restored(func, tensors_in(inputs), judged)
     file, line = source_of(func)
     checked = Checked(
         name=subject.name,
@@ -98,7 +98,7 @@ def _each(*actions: Callable[[], None]) -> Callable[[], None]:
 
 def publish(judgement: Judgement, checked: Checked, *, tally: Tally, seconds: float, seed: int) -> Report:
     """Make a report of a judgement, hand it to the listeners of the session, and return it."""
-    obstacle = judgement.hindrance if judgement.verdict is Verdict.INCONCLUSIVE else None
+    obstacle = judgement.obstacle_to_pass if judgement.verdict is Verdict.INCONCLUSIVE else None
     report = Report(
         verdict=judgement.verdict,
         reason=obstacle.reason if obstacle else None,

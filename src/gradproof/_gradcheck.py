@@ -20,9 +20,9 @@ from gradproof.frameworks.torch import trees
 from gradproof.frameworks.torch.charts import Semantics
 from gradproof.frameworks.torch.examination.central_differences import Tolerance, within_tolerance
 from gradproof.frameworks.torch.subject.arguments import tensors_in
-from gradproof.frameworks.torch.subject.caller_state import CallerState, undisturbed
+from gradproof.frameworks.torch.subject.caller_state import CallerState, with_state_restored
 from gradproof.frameworks.torch.subject.derivatives import Incoming, derivative
-from gradproof.frameworks.torch.subject.memory import exhaustion_told
+from gradproof.frameworks.torch.subject.memory import reporting_exhausted_memory
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject, differentiating
 
 # `torch.autograd.gradcheck` is both a module and a function in it; an import statement gives the function.
@@ -33,7 +33,7 @@ TOLERANT_PROBES = 4  # errors of several entries may cancel to less than the tol
 UNCLEAR = frozenset(Reason) - {Reason.NONDETERMINISTIC, Reason.MUTATION, Reason.UNSUPPORTED, Reason.NON_FINITE}
 PASSED = (
     "The check is inconclusive: {message} It passes all the same, since every entry is within atol and rtol of a "
-    "central difference, which is what torch's gradcheck asks."
+    "central difference, which is the criterion of torch's gradcheck."
 )
 MISSING = ("no-forward-rule", "no-backward-rule")  # kinds of findings
 
@@ -67,7 +67,7 @@ def gradcheck(
     """Verify gradients with torch's keywords: True, or `GradcheckError`, or False with `raise_exception=False`.
 
     Steps and tolerances are automatic unless given: `eps` then is the size of the step, and `atol` and `rtol` are
-    accepted on top of the error bar. `fast_mode` asks about random directions; otherwise every entry of the Jacobian is
+    accepted on top of the error bar. `fast_mode` checks random directions; otherwise every entry of the Jacobian is
     checked.
 
     >>> import torch
@@ -231,7 +231,7 @@ def _verified(
 
 
 def _passes_by_differences(func: Callable[..., Any], inputs: Any, options: Options, incoming: Incoming | None) -> bool:
-    """Ask what torch's check asks, with the step and the tolerances given, or else with torch's own."""
+    """Apply torch's own criterion, with the step and the tolerances given, or with torch's by default."""
     given = {"eps": options.step, "atol": options.atol, "rtol": options.rtol}
     tolerance = Tolerance(**{name: value for name, value in given.items() if value})
     semantics = Semantics(masked=options.masked, complete=options.coverage == "full", seed=options.seed or 0)
@@ -243,5 +243,5 @@ def _passes_by_differences(func: Callable[..., Any], inputs: Any, options: Optio
             gradient = derivative(subject, "reverse", incoming or Incoming())
             return all(within_tolerance(gradient, outer, tolerance) for outer, _ in options.nestings or ())
 
-    with exhaustion_told(), differentiating():
-        return undisturbed(func, tensors_in(inputs), answered)
+    with reporting_exhausted_memory(), differentiating():
+        return with_state_restored(func, tensors_in(inputs), answered)

@@ -227,7 +227,7 @@ class Recorder:
         """Count the checks of a test, in the process that sums up."""
         if hasattr(report, "gradproof"):
             self.tally.add(report.gradproof)
-        self.seeds.settle(report)
+        self.seeds.update(report)
 
     def pytest_sessionfinish(self) -> None:
         """Write the report, unless this process is a worker of pytest-xdist; a full disk costs nothing else."""

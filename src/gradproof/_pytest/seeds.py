@@ -28,7 +28,7 @@ class Seeds:
         """Return the seed of a test."""
         return self._kept.get(test, zlib.crc32(test.encode())) if self.given is None else self.given
 
-    def settle(self, report: Any) -> None:
+    def update(self, report: Any) -> None:
         """Keep the seed of a test that failed, and forget that of one that passed."""
         failed = getattr(report, "gradproof", {}).get("failed_seed")
         if failed is not None:

@@ -118,7 +118,7 @@ class Journal:
             lock.release(self._held)
             self._held = None
 
-    def first_sight(self, name: str) -> bool:
+    def is_new(self, name: str) -> bool:
         """Return True if this sweep has not met a case of this name; the names are kept on disk, not in memory."""
         with self._telling():
             return self._connection.execute("INSERT OR IGNORE INTO temp.met VALUES (?)", (name,)).rowcount == 1
@@ -254,7 +254,7 @@ class Journal:
         try:
             yield
         except sqlite3.Error as error:
-            raise _told(self.path, error) from None
+            raise _described(self.path, error) from None
 
 
 def versions_here() -> dict[str, str]:
@@ -280,10 +280,10 @@ def _connected(path: Path, query: str = "") -> sqlite3.Connection:
     try:
         return sqlite3.connect(path.as_uri() + query, uri=True, timeout=PATIENCE, isolation_level=None)
     except sqlite3.Error as error:
-        raise _told(path, error) from None
+        raise _described(path, error) from None
 
 
-def _told(path: Path, error: sqlite3.Error) -> JournalError | JournalFailedError:
+def _described(path: Path, error: sqlite3.Error) -> JournalError | JournalFailedError:
     words = str(error)
     kept = "The results up to here are kept; go on with --resume."
     if "not a database" in words or "malformed" in words:

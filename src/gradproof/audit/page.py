@@ -1,4 +1,4 @@
-"""A journal as one page: it opens offline, and draws only those rows of its table that are in sight."""
+"""A journal as one page: it opens offline, and draws only the visible rows of its table."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def _new(cases: Iterable[Case], journal: Journal) -> Iterator[Case]:
     for case in _guarded(cases):
         if not isinstance(case, Case):
             raise SourceError(f"The source yielded {type(case).__name__}: yield gradproof.audit.Case objects.")
-        if not journal.first_sight(case.name):
+        if not journal.is_new(case.name):
             raise SourceError(
                 f"Two cases have the name {case.name!r}. Names identify cases in the journal: make each unique. "
                 "The results up to here are kept."

@@ -1,4 +1,4 @@
-"""Rounding that is larger than the values and claims that it is found in, since larger numbers cancel in them.
+"""Catastrophic cancellation: the rounding errors that larger numbers leave in values and claims where they cancel.
 
 A derivative that is zero by identity, such as the second one of x / x, comes as a difference of equal terms. Its values
 and its entries are the rounding of those terms, which their own sizes do not show. Differences of a high order show it
@@ -38,9 +38,9 @@ CANCELLED = (
 class Leftover:
     """What rounding leaves of larger numbers that cancel.
 
-    `values` and `claims` have for every value and every entry of a claim the size up to which it may be rounding
-    alone, zero where it has digits. `value` is the largest rounding of a value, `slope` the size of a derivative whose
-    rounding makes as much, and `length` that of the direction of a forward-mode claim.
+    `values` and `claims` hold, for every value and every entry of a claim, the size up to which it may be rounding
+    alone; zero where it has correct digits. `value` is the largest rounding of a value, `slope` the size of a
+    derivative whose rounding is as large, and `length` the length of the direction of a forward-mode claim.
     """
 
     values: Array
@@ -50,29 +50,29 @@ class Leftover:
     length: float
 
 
-class Settled(View):
+class Cleared(View):
     """A subject whose values and claims are zero where they are no more than rounding leaves of larger numbers."""
 
     def __init__(self, whole: Subject, leftover: Leftover) -> None:
         super().__init__(whole)
         self._values, self._claims, self._length = leftover.values, leftover.claims, leftover.length
-        self.centre = self._settled(whole.centre)
+        self.centre = self._cleared(whole.centre)
         self.numbers = replace(whole.numbers, tiny=max(whole.numbers.tiny, leftover.value))
 
-    def _settled(self, values: Array) -> Array:
+    def _cleared(self, values: Array) -> Array:
         return self.whole.arrays.where(abs(values) <= self._values, 0.0, values)
 
     def evaluate(self, direction: Array, t: float) -> Array:
         """Return the values without what is rounding alone."""
-        return self._settled(self.whole.evaluate(direction, t))
+        return self._cleared(self.whole.evaluate(direction, t))
 
     def evaluate_along(self, direction: Array, steps: Sequence[float]) -> list[Array]:
         """Return the same at several steps."""
-        return [self._settled(values) for values in self.whole.evaluate_along(direction, steps)]
+        return [self._cleared(values) for values in self.whole.evaluate_along(direction, steps)]
 
     def evaluate_many(self, directions: Array, t: float) -> Array:
         """Return the same along several directions."""
-        return self._settled(self.whole.evaluate_many(directions, t))
+        return self._cleared(self.whole.evaluate_many(directions, t))
 
     def pullback(self, cotangent: Array, at: Array | None = None) -> Array:
         """Return the claimed gradient without what is rounding alone."""
@@ -96,7 +96,7 @@ class Settled(View):
 
 
 def without_cancelled_rounding(judged: Callable[..., Judgement]) -> Callable[..., Judgement]:
-    """Return a judge that, unless its verdict is pass, asks again with the measured rounding of what cancels."""
+    """Return a judge that repeats a check that does not pass, with the measured rounding of the numbers that cancel."""
 
     def again(subject: Subject, *, probes: int, seed: int, options: Probing) -> Judgement:
         found = judged(subject, probes=probes, seed=seed, options=options)
@@ -107,7 +107,7 @@ def without_cancelled_rounding(judged: Callable[..., Judgement]) -> Callable[...
             leftover = None
         if leftover is None:
             return found
-        second = judged(cast(Subject, Settled(subject, leftover)), probes=probes, seed=seed, options=options)
+        second = judged(cast(Subject, Cleared(subject, leftover)), probes=probes, seed=seed, options=options)
         return _noted(second, leftover) if second.verdict is Verdict.PASS else found
 
     return again
@@ -147,7 +147,7 @@ def _leftover(subject: Subject, found: Judgement, seed: int) -> Leftover | None:
     claim, none = _amplified(subject, frame, claims * units, claimed, reference)
     if not value and not claim:
         return None
-    # other incoming gradients, or directions, may cancel larger numbers than the one that was asked about
+    # other incoming gradients, or directions, may cancel larger numbers than the one that was judged
     none = xp.where(none > 0, GROSS * none / (units + TINY), 0.0)
     return Leftover(values=CLEARLY * alone, claims=none, value=CLEARLY * value, slope=slope, length=length)
 
@@ -169,7 +169,7 @@ def _is_too_large(subject: Subject, found: Judgement, step: Array) -> bool:
 
 
 def _hides(subject: Subject, value: float, alone: Array) -> bool:
-    """Return True if the rounding of one tensor's values is no rounding beside the values of another."""
+    """Return True if the rounding that cancels in one tensor is larger than rounding is in another."""
     digits = subject.arrays.where(alone > 0, 0.0, abs(subject.centre))
     sizes = [float(digits[start:stop].max()) for start, stop in subject.outputs.spans if start < stop]
     return any(value > CLAIM_ACCURACY * size for size in sizes if size)

@@ -244,7 +244,7 @@ def _contested(comparison: _Comparison, judgement: Judgement, wide: Subject, opt
     """Judge a gradient that differs from that in double precision by more than rounding usually explains.
 
     It is wrong if the difference does not look like rounding, or if the function's values in its own precision clearly
-    contradict it too. Otherwise the function is ill-conditioned: an error of this size cannot be told from rounding.
+    contradict it too. Otherwise the function is ill-conditioned: an error of this size may be rounding.
 
     The values are judged last, and only if the verdict depends on them. That may take thousands of derivatives where
     the function has many kinks.
@@ -262,7 +262,7 @@ def _contested(comparison: _Comparison, judgement: Judgement, wide: Subject, opt
     note = (
         f"In this precision the gradient differs from the one in double precision by up to "
         f"{float(comparison.gap.max()):.2g} (at {worst}): more than rounding usually explains, but too little to be "
-        "told from it."
+        "distinguished from it."
     )
     resolution = _resolution(comparison, xp.maximum(comparison.gap, comparison.allowed), judgement)
     return _if_meaningful(replace(judgement, resolution=resolution, notes=(*judgement.notes, note)))

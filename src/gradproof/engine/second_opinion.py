@@ -68,7 +68,7 @@ def _finer(one: Resolution, other: Resolution) -> Resolution:
 
 
 def segments_of(subject: Subject, seed: int, options: Probing, moving: Array = None) -> SegmentResult | None:
-    """Ask the segment test; None where the derivative raises away from the point."""
+    """Run the segment test; return None where the derivative raises away from the point."""
     try:
         return segment_test(subject, seed=seed, rtol=options.rtol, atol=options.atol, moving=moving)
     except DerivativeError:

@@ -51,10 +51,10 @@ class Judgement:
     @property
     def verdict(self) -> Verdict:
         """The verdict that follows from the evidence."""
-        return verdict_of(self.findings, self.hindrance)
+        return verdict_of(self.findings, self.obstacle_to_pass)
 
     @property
-    def hindrance(self) -> Obstacle | None:
+    def obstacle_to_pass(self) -> Obstacle | None:
         """The obstacle to a pass: the one that was found, or `BLIND` if the resolution is not finite."""
         return self.obstacle or (None if math.isfinite(self.resolution.absolute) else BLIND)
 
@@ -63,7 +63,7 @@ class Judgement:
         """The reason for the verdict in a sentence; nothing for a pass."""
         if self.findings:
             return self.findings[0].message
-        return self.hindrance.message if self.hindrance else ""
+        return self.obstacle_to_pass.message if self.obstacle_to_pass else ""
 
     @property
     def entries(self) -> list[Entry]:

@@ -43,15 +43,15 @@ def error_pictures(found: ErrorMap) -> list[ErrorPicture]:
     worst = max(max(row) for row in found.bars)
     wrong = sum(value > 1 for row in found.bars for value in row)
     total = len(found.bars) * len(found.bars[0])
-    told = f"The largest error is {worst:.2g} bars. " + (
+    summary = f"The largest error is {worst:.2g} bars. " + (
         f"{wrong:,} of {total:,} blocks hold wrong entries." if wrong else "No entry is beyond its bar."
     )
-    pictures = [_picture(found, found.bars, BARS, f"{found.name}: error in bars", told)]
+    pictures = [_picture(found, found.bars, BARS, f"{found.name}: error in bars", summary)]
     if found.ratios:
         known = sorted(value for row in found.ratios for value in row)
-        told = f"Half of the blocks are below {known[len(known) // 2]:.2g}, the largest is {known[-1]:.2g}."
+        summary = f"Half of the blocks are below {known[len(known) // 2]:.2g}, the largest is {known[-1]:.2g}."
         title = f"{found.name}: error over the plain reference’s"
-        pictures.append(_picture(found, found.ratios, TIMES, title, told))
+        pictures.append(_picture(found, found.ratios, TIMES, title, summary))
     return pictures
 
 
@@ -72,7 +72,7 @@ def sparkline(found: ErrorMap) -> str:
 
 
 def _picture(
-    found: ErrorMap, values: Sequence[Sequence[float]], ends: Sequence[float], title: str, told: str
+    found: ErrorMap, values: Sequence[Sequence[float]], ends: Sequence[float], title: str, summary: str
 ) -> ErrorPicture:
     rows, columns = len(values), len(values[0])
     across, down = round(min(LARGEST, WIDTH / columns), 2), round(min(LARGEST, HEIGHT / rows), 2)
@@ -96,7 +96,7 @@ def _picture(
         x=_ticks(found.columns, found.across, across),
         y=_ticks(found.rows, found.down, down),
         caption=f"Rows by columns; all dimensions but the last are rows.{blocks}",
-        says=told,
+        says=summary,
     )
 
 

@@ -12,7 +12,7 @@ from unittest import mock
 
 from gradproof.errors import InputError
 
-SEED = 0  # of the samples: the same in every process, since a case says its sample by its number
+SEED = 0  # of the samples: the same in every process, since a case names its sample by a number
 
 
 def database(name: str) -> ModuleType:
@@ -27,7 +27,7 @@ def database(name: str) -> ModuleType:
 
 @contextmanager
 def sampling() -> Iterator[None]:
-    """Seed what draws samples, and spare torch the stacks that it looks up for each, which take most of the time."""
+    """Seed what draws samples, and skip the stack traces that torch records for each, which take most of the time."""
     import torch
 
     torch.manual_seed(SEED)

@@ -143,12 +143,12 @@ def _line(subject: Subject, region: Region) -> str:
 
 def _where(region: Region) -> str:
     """Return in words where the block of a tensor is that a region covers; empty if it covers the tensor."""
-    told = []
+    places = []
     for axis, (low, high) in region.box.items():
         count = high - low
         if region.part is None or count == axis.length:
             continue
         ends = "first" if low == 0 else "last" if high == axis.length else ""
         place = f"in the {ends} {count} of {axis.length}" if ends else f"at indices {low} to {high - 1}"
-        told.append(f"{place} along dimension {axis.number}")
-    return " " + " and ".join(told) if told else ""
+        places.append(f"{place} along dimension {axis.number}")
+    return " " + " and ".join(places) if places else ""

@@ -1,7 +1,7 @@
 """Right entries in the wrong places: of a scatter, a gather, a permutation, a flip, a shift, another dimension.
 
-The rows of the claimed Jacobian are looked up among the rows of the right one, and columns among columns. Where each
-has its like, the map between their indices is the mistake. All of a Jacobian has to be known.
+The rows of the claimed Jacobian are looked up among the rows of the right one, and columns among columns. If each
+has an equal one, the map between their indices is the mistake. The whole Jacobian has to be known.
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ def _alike(case: Case) -> Part | None:
 def _mirrored(case: Case, fit: float) -> Diagnosis:
     return Diagnosis(
         name="missing-term",
-        message=f"{case.subject_line} lacks the mirror image of what is claimed: of two like terms one is there.",
+        message=f"{case.subject_line} lacks a term: of two terms that are transposes of each other it has one.",
         fit=fit,
         hint="An argument that occurs twice, as in X Xᵀ, has a term for each place: the mirrored one is missing.",
     )

@@ -1,6 +1,6 @@
 """Groups of coordinates that a function treats one by one, such as the rows of a softmax.
 
-If the outputs of a group depend on its inputs alone, ⟨u, f⟩ and ⟨Jᵀu, v⟩ fall apart into a sum for every group, and one
+If the outputs of a group depend on its inputs alone, ⟨u, f⟩ and ⟨Jᵀu, v⟩ split into a sum for every group, and one
 segment tests all groups at once, each against the noise of its own outputs. That is what shows a wrong row, tile or
 entry among many right ones in low precision.
 """
@@ -72,7 +72,7 @@ def groups_of(question: Question, seed: int, width: float) -> Groups | None:
 
 
 def _separate(question: Question, inputs: Cells, outputs: Cells, step: Array, together: Array) -> tuple[Array, bool]:
-    """Return one for the groups whose values do not depend on half of the others, and if no claim says that they do.
+    """Return one for the groups whose values and claims do not depend on half of the others, and zero for the rest.
 
     Dependences below the noise of single values are seen in claims, but wrong claims may depend on anything.
     """

@@ -53,8 +53,8 @@ def contracted_scatter(subject: Subject, cotangent: Array, place: Array, step: A
 def noise_of_claims(question: Question, seed: int) -> float:
     """Estimate the standard deviation of a claim by the rule's own rounding, relative to its contributions.
 
-    What is asked, a cotangent or a direction, is varied by a few units in the last place. The rule is linear in it, so
-    that a second difference is noise. No rule is better than the last place of its entries.
+    The operand, a cotangent or a direction, is varied by a few units in the last place. The rule is linear in it, so
+    that a second difference is noise. The noise of an entry is at least the rounding in its last place.
     """
     subject = question.subject
     step, cotangent = direction_of(question, seed, 1.0), cotangent_of(subject, seed)

@@ -165,10 +165,10 @@ def values_along(
 
 
 def affected_by(subject: Subject, ends: tuple[Array, ...], cotangent: Array) -> Array:
-    """Return the cotangent without the outputs that the coordinates that move have no influence on.
+    """Set a cotangent to zero for the outputs that the moved coordinates do not influence.
 
-    Those are constant. Others may be constant too, since they change by less than a rounding; they are not left out
-    where many outputs change by a rounding or two.
+    Such outputs are constant. An output that changes by less than a rounding looks constant too; so nothing is left
+    out where many outputs change by a rounding or two.
     """
     xp, change = subject.arrays, abs(ends[-1] - ends[0])
     moved = sum(1.0 * (end != ends[0]) for end in ends[1:]) > 0
@@ -179,7 +179,7 @@ def affected_by(subject: Subject, ends: tuple[Array, ...], cotangent: Array) -> 
 
 
 def claims_along(question: Question, values: SegmentValues) -> Segment | None:
-    """Ask for the claims at the nodes of a segment; None where one is not finite."""
+    """Compute the claims at the nodes of a segment; return None where one is not finite."""
     subject, chord = question.subject, values.chord
     across = chord.across()
     claims = [chord.claimed_parts(t, across) for t in NODES]

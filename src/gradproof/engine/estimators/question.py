@@ -1,4 +1,4 @@
-"""What the segment test asks of a subject: values and claims along a segment, rounded as the subject rounds them."""
+"""The values and claims that the segment test needs of a subject, at points rounded as the subject rounds them."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ def cotangent_of(subject: Subject, seed: int) -> Array:
 
 
 def place_of(subject: Subject, step: Array) -> Array:
-    """Return the displacement at which the function is evaluated if `step` is asked for, rounded as both are."""
-    asked, point = subject.inputs.rounded(step), subject.point
-    return subject.arrays.where(asked == 0, 0.0, subject.inputs.rounded(point + asked) - point)
+    """Return the displacement at which the function is evaluated: `step`, rounded as the point and the sum are."""
+    rounded, point = subject.inputs.rounded(step), subject.point
+    return subject.arrays.where(rounded == 0, 0.0, subject.inputs.rounded(point + rounded) - point)
 
 
 def value_at(subject: Subject, cotangent: Array, step: Array) -> Array:
@@ -72,7 +72,7 @@ def value_at(subject: Subject, cotangent: Array, step: Array) -> Array:
 
 
 def claimed_parts(subject: Subject, cotangent: Array, step: Array, across: Array) -> Array:
-    """Ask at the point plus `step` for the change along `across`: a sum of the entries' or outputs' contributions."""
+    """Return the change along `across` that is claimed at the point plus `step`, entry by entry or output by output."""
     place = subject.inputs.rounded(step)
     if subject.mode == "forward":
         claimed, weights = subject.pushforward(subject.inputs.rounded(across), place), cotangent
@@ -123,7 +123,7 @@ class Chord:
         return place_of(self.subject, t * self.step) - place_of(self.subject, -t * self.step)
 
     def claimed_parts(self, t: float, across: Array) -> Array:
-        """Ask at point + t·step for the change along `across`: a sum of the entries' or outputs' contributions."""
+        """Return the change along `across` that is claimed at point + t·step, entry by entry or output by output."""
         return claimed_parts(self.subject, self.cotangent, t * self.step, across)
 
 

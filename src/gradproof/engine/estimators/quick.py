@@ -1,4 +1,4 @@
-"""A segment through a block of the coordinates at a third of the price: two ends and two Gauss nodes.
+"""A segment through a block of the coordinates at a third of the cost: two ends and two Gauss nodes.
 
 What truncation and roughness add to the bar is taken from whole segments that were examined with all nodes.
 """
@@ -33,7 +33,7 @@ class QuickSegment:
 
     @property
     def residual(self) -> float:
-        """How far claimed and measured change lie apart."""
+        """The distance between claimed and measured change."""
         return abs(self.measured - self.claimed)
 
     @property

@@ -38,7 +38,7 @@ from gradproof.engine.thresholds import ALIKE, CLEARLY, COARSEST, MANY, MARGIN, 
 
 WIDEST = 0.3  # half-width of the first segment, relative to the point's scale: wide against the rounding of values
 SHRINK = 8.0  # from one half-width to the next, squared where rounding leaves room: fourth differences fall by 8⁴
-NARROWEST = 32.0  # units in the last place of the inputs in a half-width, so that four panels are told apart
+NARROWEST = 32.0  # units in the last place of the inputs in a half-width, so that the ends of four panels differ
 SEARCH = 30  # calls of the function and its derivative, after which no other half-width is tried
 SEGMENTS = 3  # random segments: two confirm each other, and one may be blind to an error
 LONE = 0.75  # of the residuals of four panels in one of them: concentrated, as by a jump in the function
@@ -55,7 +55,7 @@ class SegmentOutcome(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentResult:
-    """What was claimed and measured on the segment that decided, and how far the two may lie apart.
+    """What was claimed and measured on the segment that decided, and how far the two may differ.
 
     `half_width` is relative to the point's scale. Where nothing was measured the numbers are NaN. `unsmooth` is the
     part of a bar that truncation and roughness make, relative to what is claimed, `shows_a_tenth` says that an error of
@@ -120,7 +120,7 @@ def segment_test(
 
 
 def question_of(subject: Subject, seed: int, rtol: float, atol: float, moving: Array = None) -> Question:
-    """Return what the segment test asks, with the noise of values and claims."""
+    """Measure the noise of values and claims, and return all that the segment test needs."""
     question = Question(subject=subject, moving=moving, rtol=rtol, atol=atol)
     return replace(question, scatter=scatter_around(question, seed), claim_noise=noise_of_claims(question, seed))
 
@@ -132,7 +132,7 @@ def _best_width(question: Question, seed: int) -> Segment | None:
     wider one is not taken. A few outputs may all be constant between two jumps: for them a segment cannot disagree if
     the function was rough on a wider one.
     """
-    width, spent, leapt = WIDEST, 0, False
+    width, spent, skipped = WIDEST, 0, False
     tried: list[Segment] = []
     while spent < SEARCH and width >= NARROWEST * question.subject.numbers.precision:
         values = values_along(question, seed, width, alignment_of(question, 0))
@@ -141,7 +141,7 @@ def _best_width(question: Question, seed: int) -> Segment | None:
         if values is not None:
             noise, rough = CLEARLY * math.sqrt(values.noise), CLEARLY * math.sqrt(values.rough)
             if rough > max(values.size, SHRINK**2 * noise):
-                shrink, leapt = SHRINK**2, True
+                shrink, skipped = SHRINK**2, True
             elif segment := claims_along(question, values):
                 spent += len(NODES)
                 if not all(_consistent(segment, wider) for wider in tried):
@@ -153,7 +153,7 @@ def _best_width(question: Question, seed: int) -> Segment | None:
                 shrink = SHRINK**2 if segment.smooth_part > SHRINK**2 * noise else SHRINK
         width /= shrink
     best = min(tried, key=lambda segment: segment.bar / _size(segment), default=None)
-    if best and leapt and effective_count(best.values.ends[-1] - best.values.ends[0]) < MANY:
+    if best and skipped and effective_count(best.values.ends[-1] - best.values.ends[0]) < MANY:
         return replace(best, beyond_doubt=False)
     return best
 
@@ -177,7 +177,7 @@ def _size(segment: Segment) -> float:
 
 
 def _segments(question: Question, seed: int, first: Segment) -> list[Segment]:
-    """Ask along further segments as wide as the first; return none where the function is undefined on one of them."""
+    """Test further segments as wide as the first; return none where the function is undefined on one of them."""
     segments = [first]
     for number in range(1, 2 * SEGMENTS - 1):
         if number >= SEGMENTS and (first.values.width < WIDEST or not _doubtful(_pooled(segments))):
@@ -305,8 +305,8 @@ def _holds_on_fine_steps(question: Question, segment: Segment) -> bool:
     apart = (abs(fine - t * change) > ALIKE * t * abs(change))[seen]
     if 2 * int(apart.sum()) <= apart.shape[0]:  # the function is as smooth as it looks
         return False
-    still = seen & (abs(fine) <= 2 * t * abs(change))
-    rest: Array = xp.where(still, cotangent, 0.0)
+    steady = seen & (abs(fine) <= 2 * t * abs(change))
+    rest: Array = xp.where(steady, cotangent, 0.0)
     claimed = float(replace(chord, cotangent=rest).claimed_parts(0.0, chord.across(t)).sum())
     bar = CLEARLY * math.sqrt(2 * float((rest * noise) @ (rest * noise)))
     near, far = abs(float(rest @ fine) - claimed), abs(t * float(rest @ change) - claimed)

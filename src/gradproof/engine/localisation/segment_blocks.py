@@ -24,9 +24,9 @@ DIMENSIONS = (0, -1)  # of every input: blocks of rows, then of columns
 
 
 def in_parts(question: Question, whole: SegmentResult, seed: int, options: Probing) -> SegmentResult:
-    """Ask about parts of the inputs where all of them together do not disagree: groups at once, then blocks.
+    """Test parts of the inputs where all of them together do not disagree: groups at once, then blocks.
 
-    A part that disagrees on one segment is asked about on several. The rule agrees if all parts do, and their bars
+    A part that disagrees on one segment is tested on several. The rule agrees if all parts do, and their bars
     would have shown an error of half of the largest entry, or those of the whole an error of a tenth in all entries.
     """
     every, absolute = 1.0 + 0 * question.subject.point, whole.resolution.absolute
@@ -50,12 +50,12 @@ def in_parts(question: Question, whole: SegmentResult, seed: int, options: Probi
 
 
 def _without_parts(whole: SegmentResult) -> SegmentResult:
-    """Return the result where no part could be asked about: all inputs together still agree, if they did."""
+    """Return the result where no part could be tested: that of all inputs together."""
     return whole if whole.outcome is SegmentOutcome.AGREES else replace(whole, outcome=SegmentOutcome.UNDECIDED)
 
 
 class _DecidedError(Exception):
-    """A part disagrees, or cannot be asked about."""
+    """A part disagrees, or cannot be tested."""
 
     def __init__(self, result: SegmentResult) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ def _by_blocks(
 ) -> list[float]:
     """Return for each dimension the error in one entry that all its blocks would have shown.
 
-    `within` says for each dimension which coordinates are asked about.
+    `within` says for each dimension which coordinates are tested.
     """
     needed = []
     for rest, blocks in zip(within, _partitions(question.subject), strict=False):
@@ -101,7 +101,7 @@ def _error_needed(question: Question, part: Array, whole: SegmentResult, seed: i
 
 
 def _confirm(question: Question, part: Array, seed: int, options: Probing, alignment: Alignment) -> None:
-    """Ask about a part on several segments."""
+    """Test a part on several segments."""
     result = segment_test(
         question.subject, seed=seed + 1, rtol=options.rtol, atol=options.atol, moving=part, alignment=alignment
     )

@@ -42,7 +42,7 @@ class BoxError:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sums:
+class _Projections:
     """Projections over the boxes of one family: the implementation's and the plain error's, information, coherence."""
 
     error: Array
@@ -101,7 +101,7 @@ def _patterns(shape: tuple[int, ...], statistics: ErrorStatistics) -> Iterator[t
             yield f"shift {dimension}", (statistics.arrays.roll(grid, 1, dimension) - grid).reshape(-1)
 
 
-def _families(shape: tuple[int, ...], statistics: ErrorStatistics, pattern: Array) -> Iterator[_Sums]:
+def _families(shape: tuple[int, ...], statistics: ErrorStatistics, pattern: Array) -> Iterator[_Projections]:
     """Sum over the boxes of every size but single entries, coarser ones from finer ones."""
     scale = statistics.scale**0.5
     weight = pattern / (statistics.expected_variance() + statistics.storage(statistics.finite_exact) ** 2)
@@ -122,7 +122,7 @@ def _families(shape: tuple[int, ...], statistics: ErrorStatistics, pattern: Arra
     for sizes, sums in level.items():
         if sizes != single:
             error, plain, information, coherent = sums
-            yield _Sums(error, plain, information, coherent, sizes)
+            yield _Projections(error, plain, information, coherent, sizes)
 
 
 def _pooled(values: Array, dimension: int, size: int, concat: Callable[..., Array]) -> Array:

@@ -1,6 +1,6 @@
-"""What an implementation may differ from its reference: the statistics of rounding errors, entry by entry.
+"""How far an implementation may differ from its reference: the statistics of rounding errors, entry by entry.
 
-Three numbers say what error an entry deserves, all measured against the reference in a higher precision:
+Three numbers say what error an entry may have, all measured against the reference in a higher precision:
 
 - conditioning: the scatter of the exact entry if the inputs move by about a unit in the last place;
 - algorithm: the error of the plain reference in the implementation's own precision;
@@ -274,7 +274,7 @@ class ErrorStatistics:
         own = self._plain / max(count, 1)
         pooled = quantile(own / scale, USUAL) * scale
         plain = (count * own + PRIOR * pooled) / (count + PRIOR)
-        # the errors of the plain reference are those of its intermediate numbers, which it may have been spared by luck
+        # the errors of the plain reference are those of its intermediate numbers, which may have cancelled by accident
         return self._conditioning() + self.arrays.maximum(plain, self._intermediates()) + ROUNDED * ROUNDED * scale
 
     def _conditioning(self) -> Array:

@@ -141,7 +141,7 @@ class Fingerprint:
         parts = components(tensor)
         if any(map(is_freed, parts)):
             return False
-        return len(parts) == len(self._seen) and all(map(_still, self._seen, parts))
+        return len(parts) == len(self._seen) and all(map(_is_unchanged, self._seen, parts))
 
 
 def _essence(component: Tensor) -> Tensor | tuple[torch.Size, int, int]:
@@ -157,7 +157,7 @@ def _essence(component: Tensor) -> Tensor | tuple[torch.Size, int, int]:
     return component.shape, plain, weighted
 
 
-def _still(before: Tensor | tuple[torch.Size, int, int], component: Tensor) -> bool:
+def _is_unchanged(before: Tensor | tuple[torch.Size, int, int], component: Tensor) -> bool:
     if isinstance(before, Tensor):
         return same_numbers(before, component)
     return component.numel() >= LARGE and _essence(component) == before

@@ -22,7 +22,7 @@ REDUCTIONS = ("sum", "mean", "max", "min")
 def aggregate(sparse: Pattern | Sparse, features: Tensor, *, reduce: str = "sum") -> Tensor:
     """Reduce, for each row, the features of the columns at its stored entries; a row without entries gets zeros.
 
-    A sparse tensor, or a pair of pattern and values, weighs the features in a sum, and in a mean, which divides by the
+    A sparse tensor, or a pair of pattern and values, weights the features in a sum, and in a mean, which divides by the
     number of entries. A maximum and a minimum take a pattern alone; of equal numbers the first gets the gradient.
 
     >>> import torch

@@ -23,7 +23,7 @@ from gradproof.sparse.pattern.layouts import require_tensor
 from gradproof.sparse.pattern.membership import look_up
 from gradproof.sparse.pattern.pattern import require_pattern
 
-CROWDED = 0.5  # the share of the free positions from which new ones are drawn from a list of all
+DENSE = 0.5  # the share of the free positions from which new ones are drawn from a list of all
 
 
 @torch.no_grad()
@@ -208,7 +208,7 @@ def _random_free(keys: Tensor, cells: int, count: int, generator: torch.Generato
     """Draw positions that are not stored, each once."""
     device = "cpu" if generator is None else generator.device
     stored = keys.to(device)
-    if count > CROWDED * (cells - len(keys)):
+    if count > DENSE * (cells - len(keys)):
         free = torch.arange(cells, device=device)
         free = free[~torch.isin(free, stored, assume_unique=True)]
         return free[torch.randperm(len(free), generator=generator, device=device)[:count]].to(keys.device)

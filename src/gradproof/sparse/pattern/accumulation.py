@@ -45,7 +45,7 @@ class Accumulator:
         return None
 
     def notify(self, leaf: Tensor) -> None:
-        """Tell who wants to know that the leaf has got a gradient."""
+        """Call the function that is registered for gradients of the leaf."""
         with self.lock:
             if self.on_gradient is not None:
                 self.on_gradient(leaf)

@@ -106,8 +106,8 @@ class Comparing:
             return (
                 Obstacle(
                     Reason.UNSUPPORTED,
-                    f"{name} is not differentiable: autograd sees no way from the inputs to its outputs. Values alone "
-                    "were compared, and they agree.",
+                    f"{name} is not differentiable: autograd records no operation between its inputs and its outputs. "
+                    "Values alone were compared, and they agree.",
                     "Write the reference with differentiable operations, or pass inputs that do not require grad.",
                 ),
                 [],

@@ -193,5 +193,5 @@ def _refuse_devices(call: Call) -> None:
         if slot.tensor.dim() or differentiable(slot.tensor):
             devices.setdefault(slot.tensor.device, slot.path)
     if len(devices) > 1:
-        told = ", ".join(f"{path} on {device}" for device, path in devices.items())
-        raise InputError(f"The inputs are on different devices ({told}). Pass all of them on one.")
+        listed = ", ".join(f"{path} on {device}" for device, path in devices.items())
+        raise InputError(f"The inputs are on different devices ({listed}). Pass all of them on one.")

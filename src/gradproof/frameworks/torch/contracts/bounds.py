@@ -88,13 +88,13 @@ def bounds(subject: TorchSubject, context: Context) -> Outcome:
     if (note := untested(subject, ContractName.BOUNDS)) is not None:
         return note
     trials: list[tuple[int, _Guarded]] = [(fill, GuardedTensors(fill)) for fill in range(len(FILLS))]
-    for fill, watched in [*trials, (0, GuardedAllocations(0))]:
-        worst = deviation(subject, context, watched)
-        if watched.written is not None:
-            return broken(ContractName.BOUNDS, watched.written, hint=WRITING)
+    for fill, circumstances in [*trials, (0, GuardedAllocations(0))]:
+        worst = deviation(subject, context, circumstances)
+        if circumstances.written is not None:
+            return broken(ContractName.BOUNDS, circumstances.written, hint=WRITING)
         if worst is not None:
             name = "a tensor that it allocates"
-            if isinstance(watched, GuardedTensors):
+            if isinstance(circumstances, GuardedTensors):
                 name, worst = _alone(subject, context, fill) or ("its tensors", worst)
             return broken(
                 ContractName.BOUNDS,

@@ -1,7 +1,7 @@
-"""The question that torch's gradcheck asks: is the claimed Jacobian within atol and rtol of central differences?
+"""The criterion of torch's gradcheck: the claimed Jacobian is within atol and rtol of central differences.
 
-It answers for a step that the caller chooses, by values alone, and knows no error bars: at a kink whose two slopes are
-shared evenly it says yes. Nothing of torch's own check is called.
+The caller chooses the step, and there are no error bars: at a kink the mean of the two slopes is accepted. Nothing of
+torch's own check is called.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 from gradproof.engine.subject import DerivativeError
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
-ENTRIES = 1 << 20  # of the Jacobian, beyond which the question is not asked: it takes two evaluations an input
+ENTRIES = 1 << 20  # of the Jacobian, beyond which it is not applied: it takes two evaluations an input
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

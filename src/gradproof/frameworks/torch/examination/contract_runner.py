@@ -45,7 +45,9 @@ def with_contracts(
         if outcome.absent and contract.name not in options.named_contracts:
             notes += [f"Contract '{contract.name}': {outcome.absent}"] if all_plain(subject) else []
         elif outcome.absent:
-            findings += broken(contract.name, outcome.absent, hint="Add the rule, or do not ask for it.").findings
+            findings += broken(
+                contract.name, outcome.absent, hint="Add the rule, or leave the contract out of contracts=."
+            ).findings
     if findings and findings[0].kind == ContractName.DETACHED and found.findings:
         first = found.findings[0]  # the missing gradient is one mistake, and is reported once
         detached = replace(findings[0], argument=first.argument, entries=first.entries, diagnoses=first.diagnoses)

@@ -47,7 +47,7 @@ from gradproof.frameworks.torch.subject.written_inputs import depends_on_writes,
 
 OF_VALUES = ("wrong-gradient", "non-finite-gradient")  # kinds of findings that values can settle
 PATTERN = (Reason.JUMP, Reason.DOMAIN, Reason.NONDETERMINISTIC)  # of a function of the pattern, not the values
-SHADOW = (
+TINY_OUTPUTS = (
     "{outputs}: tiny compared with other outputs, whose rounding may hide an error in the gradient. Check a function "
     "that returns these outputs alone."
 )
@@ -145,7 +145,7 @@ class Examination:
             answers = self.budget.checking("both modes beside each other", partial(self._compared, answers), answers)
         small = partial(outputs_below_rounding, self.subject)
         if tiny := self.budget.explaining("outputs of other sizes", small, list[str]()):
-            self.notes.append(SHADOW.format(outputs=", ".join(tiny[:8])))
+            self.notes.append(TINY_OUTPUTS.format(outputs=", ".join(tiny[:8])))
         yield from answers.values()
 
     def _second_order(self) -> Iterator[Judgement]:
@@ -344,7 +344,7 @@ def _resolved_well(found: Judgement, wanted: float | None) -> Judgement:
     relative = found.resolution.relative
     if wanted is None or found.verdict is not Verdict.PASS or relative <= wanted:
         return found
-    message = f"No error was found, but one of {relative:.1e} of the largest entry could not have been told from none."
+    message = f"No error was found, but one of {relative:.1e} of the largest entry would not have been detected."
     hint = f"min_resolution={wanted:g} asks for more. Check in float64, with more probes=, or one input at a time."
     return replace(found, obstacle=Obstacle(Reason.RESOLUTION, message, hint))
 

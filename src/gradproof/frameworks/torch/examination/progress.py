@@ -1,4 +1,4 @@
-"""Who shows how far an examination is."""
+"""The protocol of displays that show how far an examination is."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """Whoever shows how far the examination is."""
+    """A display of how far the examination is."""
 
     def __call__(self, done: int, of: int, /) -> None:
         """Show how much of a stage is done."""

@@ -45,7 +45,7 @@ def argument_names(function: Callable[..., Any]) -> list[str]:
 
 
 def _described(function: Any) -> Any:
-    """Return the function whose signature tells the arguments of another: a module's forward, or a Function's."""
+    """Return the function whose signature has the arguments of another: a module's forward, or a Function's."""
     if _is_apply(function):
         return function.__self__.forward
     return function.forward if isinstance(function, nn.Module) else function

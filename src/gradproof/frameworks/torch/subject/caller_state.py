@@ -23,18 +23,18 @@ T = TypeVar("T")
 COPIED = 1 << 24  # entries of parameters, captured tensors and gradients that are copied; buffers always are
 
 
-def undisturbed(function: Any, inputs: Iterable[Tensor], body: Callable[[CallerState], T]) -> T:
+def with_state_restored(function: Any, inputs: Iterable[Tensor], body: Callable[[CallerState], T]) -> T:
     """Return what `body` returns, and restore the caller's state however it ends, also if an interrupt ends it.
 
     Meanwhile other threads wait that would use the same modules, parameters or generators in a check of theirs.
     """
-    if torch.compiler.is_compiling():  # nothing of a check is compiled; asking loads what a plain check does not need
-        found: T = torch.compiler.disable(_undisturbed)(function, inputs, body)  # type: ignore[no-untyped-call]  # torch's own
+    if torch.compiler.is_compiling():  # no part of a check is compiled; `disable` imports what most checks do not need
+        found: T = torch.compiler.disable(_with_state_restored)(function, inputs, body)  # type: ignore[no-untyped-call]  # torch's own
         return found
-    return _undisturbed(function, inputs, body)
+    return _with_state_restored(function, inputs, body)
 
 
-def _undisturbed(function: Any, inputs: Iterable[Tensor], body: Callable[[CallerState], T]) -> T:
+def _with_state_restored(function: Any, inputs: Iterable[Tensor], body: Callable[[CallerState], T]) -> T:
     reach = reach_of(function)
     alone = Exclusion(_shared(reach, inputs))
     with alone:

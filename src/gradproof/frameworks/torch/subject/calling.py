@@ -58,7 +58,7 @@ class Timed:
 
 
 class Drawing(Timed):
-    """The same for code that draws random numbers: from a given state on, and as if it had not in the end."""
+    """A timed context for code that draws random numbers: it sets the generators at the start and restores them."""
 
     __slots__ = ("_alone", "_before", "_start")
 
@@ -299,10 +299,10 @@ class Caller:
 
 def _copier(tensor: Tensor, *, written: bool) -> Callable[[], Tensor]:
     """Return a function that makes a copy of a tensor for one call."""
-    still = tensor.detach()
+    detached = tensor.detach()
     if tensor.numel() >= LARGE and not written:
-        return still.detach
-    return still.clone if is_plain(still) and fills_its_storage(still) else partial(replica, still)
+        return detached.detach
+    return detached.clone if is_plain(detached) and fills_its_storage(detached) else partial(replica, detached)
 
 
 def is_dual(tensor: Tensor) -> bool:

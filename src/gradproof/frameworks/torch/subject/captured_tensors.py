@@ -49,7 +49,7 @@ def bypassed_slots(call: Call, varied: Sequence[int], captured: Sequence[Tensor]
     return frozenset(found)
 
 
-def notes_on(call: Call, strays: Sequence[Tensor], reach: Reach) -> list[str]:
+def notes_on(call: Call, others: Sequence[Tensor], reach: Reach) -> list[str]:
     """Return a note for each captured tensor, and one for the arguments that are bypassed."""
     paths = [call.slots[number].path for number in sorted(call.bypassed) if not call.in_place]
     bypassing = (
@@ -63,22 +63,22 @@ def notes_on(call: Call, strays: Sequence[Tensor], reach: Reach) -> list[str]:
         *([HOOKED.format(paths=hooked)] if hooked and not call.in_place else []),
         *([freeing] if freed else []),
         *([bypassing] if paths else []),
-        *(_notes_on_strays(call, strays, reach) if strays else []),
+        *(_notes_on_others(call, others, reach) if others else []),
     ]
 
 
-def _notes_on_strays(call: Call, strays: Sequence[Tensor], reach: Reach) -> list[str]:
+def _notes_on_others(call: Call, others: Sequence[Tensor], reach: Reach) -> list[str]:
     names = {id(tensor): name for name, tensor in _named_tensors(reach)}
     notes = []
-    for stray in strays[:8]:
-        name = names.get(id(stray), "a tensor")
-        shape = tuple(stray.shape)
+    for tensor in others[:8]:
+        name = names.get(id(tensor), "a tensor")
+        shape = tuple(tensor.shape)
         notes.append(
             f"{name} of shape {shape} requires grad and is used by {call.name} without being passed to it: "
             "its gradient is not checked. Pass it as an input."
         )
-    if len(strays) > 8:
-        notes.append(f"and {len(strays) - 8} more captured tensors.")
+    if len(others) > 8:
+        notes.append(f"and {len(others) - 8} more captured tensors.")
     return notes
 
 

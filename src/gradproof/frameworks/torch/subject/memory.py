@@ -30,7 +30,7 @@ def stop_if_memory_ran_out(error: BaseException | None) -> None:
 
 
 @contextmanager
-def exhaustion_told() -> Iterator[None]:
+def reporting_exhausted_memory() -> Iterator[None]:
     """Turn memory that ran out, in the user's code or in the check, into `OutOfMemoryError`."""
     try:
         yield

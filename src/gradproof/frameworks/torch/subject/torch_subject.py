@@ -305,8 +305,9 @@ class TorchSubject:
             return None
         if self._fits(results):
             return results
-        told = shapes if not self.outputs.fits(results) else dtypes
-        self.trouble = f"the output changed from {told(self.results)} to {told(results)} when the inputs were perturbed"
+        described = shapes if not self.outputs.fits(results) else dtypes
+        before, after = described(self.results), described(results)
+        self.trouble = f"the output changed from {before} to {after} when the inputs were perturbed"
         return None
 
     def _fits(self, results: Sequence[Tensor]) -> bool:

@@ -96,9 +96,9 @@ def uphill(before: Tensor, after: Tensor, gradient: Tensor) -> float:
     alike = cosine(move, slope)
     if alike <= 0:
         return 0.0
-    felt = (move != 0) & (slope != 0)
-    signs = float((move * slope > 0)[felt].double().mean())
-    all_along = int(felt.sum()) >= MANY and (alike > 1 - SLIGHT**2 or signs > 1 - SLIGHT)
+    both = (move != 0) & (slope != 0)
+    signs = float((move * slope > 0)[both].double().mean())
+    all_along = int(both.sum()) >= MANY and (alike > 1 - SLIGHT**2 or signs > 1 - SLIGHT)
     return 1.0 if all_along else min(alike, 1 - SLIGHT)
 
 
