@@ -78,7 +78,7 @@ def examine(
         outputs=subject.outputs.labels,
         coordinates=subject.inputs.entries,
         output_coordinates=subject.outputs.entries,
-        derivatives=tuple(examination.derivatives),
+        derivatives=examination.derivatives,
         coverage=options.coverage,
         file=file,
         line=line,

@@ -9,7 +9,7 @@ import torch
 from gradproof import Verdict, check
 from gradproof.engine.diagnosis.measurements import BUDGET
 from gradproof.engine.thresholds import LARGE
-from gradproof.frameworks.torch.examination import examination
+from gradproof.frameworks.torch.examination import derivative_judge
 from gradproof.gallery.specimen import planted
 
 SQUARE = (400, 400)
@@ -51,7 +51,7 @@ def first(report):
 def explaining(monkeypatch):
     """Count the evaluations that a diagnosis takes."""
     spent = []
-    diagnosed = examination.diagnosed
+    diagnosed = derivative_judge.diagnosed
 
     def counted(subject, judgement, seed):
         before = subject.tally.evaluations
@@ -59,7 +59,7 @@ def explaining(monkeypatch):
         spent.append(subject.tally.evaluations - before)
         return found
 
-    monkeypatch.setattr(examination, "diagnosed", counted)
+    monkeypatch.setattr(derivative_judge, "diagnosed", counted)
     return spent
 
 

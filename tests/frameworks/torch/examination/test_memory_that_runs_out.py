@@ -10,7 +10,7 @@ import torch
 import gradproof
 from gradproof import OutOfMemoryError, Verdict, check, compare
 from gradproof.engine.subject import DerivativeError
-from gradproof.frameworks.torch.examination import examination
+from gradproof.frameworks.torch.examination import derivative_judge, examination
 from gradproof.frameworks.torch.subject import batching
 from support.points import point
 
@@ -113,7 +113,8 @@ def test_an_extra_that_raises_does_not_cost_the_verdict(extra, error, monkeypatc
     def raising(*_, **__):
         raise error
 
-    monkeypatch.setattr(examination, extra, raising)
+    room = examination if extra == "with_culprits" else derivative_judge
+    monkeypatch.setattr(room, extra, raising)
     report = check(doubled, point(3), seed=1)
 
     assert report.verdict is Verdict.FAIL
@@ -145,7 +146,7 @@ def test_a_contract_for_which_memory_does_not_suffice_is_left_out(monkeypatch):
 
 
 def test_a_derivative_that_raises_is_evidence_and_no_extra():
-    with pytest.raises(DerivativeError), examination.extra("The diagnosis", []):
+    with pytest.raises(DerivativeError), derivative_judge.extra("The diagnosis", []):
         raise DerivativeError("no")
 
 

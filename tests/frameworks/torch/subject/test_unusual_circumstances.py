@@ -9,7 +9,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from gradproof import InputError, Verdict, check
-from gradproof.frameworks.torch.examination.examination import DRAWS
+from gradproof.frameworks.torch.examination.derivative_judge import DRAWS
 from support.points import point
 
 
