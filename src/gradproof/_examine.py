@@ -15,7 +15,7 @@ from gradproof.report.progress import Bar
 
 if TYPE_CHECKING:
     from gradproof.engine.verdict import Judgement
-    from gradproof.frameworks.torch.subject.calling import Tally
+    from gradproof.frameworks.torch.subject.timing import Tally
 
 
 @dataclass(slots=True)

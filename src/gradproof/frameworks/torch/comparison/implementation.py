@@ -12,8 +12,9 @@ from gradproof.errors import InputError
 from gradproof.frameworks.torch import trees
 from gradproof.frameworks.torch.storage import is_plain
 from gradproof.frameworks.torch.subject.arguments import Call, differentiable
-from gradproof.frameworks.torch.subject.calling import Caller, Tally
+from gradproof.frameworks.torch.subject.calling import Caller
 from gradproof.frameworks.torch.subject.error_messages import derivative_error, kind_of
+from gradproof.frameworks.torch.subject.timing import Tally
 
 COMPLEX = {torch.float64: torch.complex128, torch.float32: torch.complex64}
 

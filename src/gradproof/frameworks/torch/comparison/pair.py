@@ -18,7 +18,7 @@ from gradproof.frameworks.torch.comparison.implementation import (
 )
 from gradproof.frameworks.torch.storage import real_dtype
 from gradproof.frameworks.torch.subject.arguments import Call, Selector, differentiable
-from gradproof.frameworks.torch.subject.calling import Tally
+from gradproof.frameworks.torch.subject.timing import Tally
 
 PRECISE = (torch.float64, torch.float32)  # the precisions that a reference is evaluated in, the first that it accepts
 

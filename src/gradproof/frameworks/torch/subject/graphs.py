@@ -20,8 +20,10 @@ from torch import Tensor
 
 from gradproof.engine.subject import DerivativeError
 from gradproof.engine.thresholds import FEW, GROSS
-from gradproof.frameworks.torch.storage import replica, same_numbers
+from gradproof.frameworks.torch.internals import version_of
+from gradproof.frameworks.torch.storage import is_plain, refilled, replica, same_numbers
 from gradproof.frameworks.torch.subject.arguments import Call
+from gradproof.frameworks.torch.subject.calling import LARGE
 from gradproof.frameworks.torch.subject.error_messages import derivative_error
 
 if TYPE_CHECKING:
@@ -73,6 +75,28 @@ class Graphs:
         """Give every pullback a graph of its own from now on, and say so in the report."""
         self.way = Way.SINGLE_USE
         self._subject.remark(SINGLE_USE.format(why=why))
+
+    def pulled_back(self, cotangent: Tensor, elsewhere: Graph | None = None) -> Tensor:
+        """Return the gradient as coordinates, at the point or through a graph elsewhere."""
+        subject = self._subject
+        if subject.detached:
+            return torch.zeros(subject.inputs.size, dtype=torch.float64, device=subject.inputs.device)
+        incoming = self.incoming(cotangent)
+        version = version_of(cotangent)
+        gradients = self.gradients(incoming) if elsewhere is None else self.gradients_elsewhere(elsewhere, incoming)
+        if version_of(cotangent) != version:
+            raise DerivativeError(
+                "RuntimeError: the backward writes to its incoming gradient, which other nodes of the graph still read"
+            )
+        return subject.inputs.coordinates(gradients)
+
+    def incoming(self, cotangent: Tensor) -> list[Tensor]:
+        """Return the incoming gradients, as copies unless they are large."""
+        outputs = self._subject.outputs
+        incoming = outputs.tensors(cotangent)
+        if outputs.size >= LARGE:
+            return incoming
+        return [piece.clone() if is_plain(piece) else refilled(piece) for piece in incoming]
 
     def gradients(self, incoming: Sequence[Tensor]) -> list[Tensor | None]:
         """Return the gradients at the point; None for an input without influence.

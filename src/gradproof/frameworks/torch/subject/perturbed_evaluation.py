@@ -81,8 +81,8 @@ class PerturbedEvaluation:
         kept = values.clone()
         if not self._shares_memory:
             self._shares_memory = True
-            still = torch.zeros(subject.inputs.size, dtype=torch.float64, device=subject.inputs.device)
-            subject.centre = self.values(subject, still, 0.0)
+            zeros = torch.zeros(subject.inputs.size, dtype=torch.float64, device=subject.inputs.device)
+            subject.centre = self.values(subject, zeros, 0.0)
             if self._first is not None:
                 direction, t, _, overwritten = self._first
                 overwritten.data = self.values(subject, direction, t)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from typing import Any
 
 import torch
@@ -15,23 +14,22 @@ from gradproof.engine.subject import DerivativeError, Numbers, Step
 from gradproof.errors import InputError, NothingToDifferentiateError
 from gradproof.frameworks.torch import trees
 from gradproof.frameworks.torch.charts import Semantics, chart_of, refuse_malformed, refuse_unreadable
-from gradproof.frameworks.torch.internals import version_of
 from gradproof.frameworks.torch.introspection.autograd_graph import custom_functions, lone_function
-from gradproof.frameworks.torch.storage import is_plain, memory_of, refilled, replica, same_numbers
+from gradproof.frameworks.torch.storage import is_plain, memory_of, replica
 from gradproof.frameworks.torch.subject.arguments import Call, Selector, Slot, differentiable
 from gradproof.frameworks.torch.subject.batching import Batches
 from gradproof.frameworks.torch.subject.caller_state import CallerState
-from gradproof.frameworks.torch.subject.calling import LARGE, Caller, Tally
+from gradproof.frameworks.torch.subject.calling import LARGE, Caller
 from gradproof.frameworks.torch.subject.captured_tensors import bypassed_slots, captured_tensors, notes_on
-from gradproof.frameworks.torch.subject.dual_numbers import push
-from gradproof.frameworks.torch.subject.error_messages import derivative_error, dtypes, kind_of, shapes
-from gradproof.frameworks.torch.subject.graphs import AS_USED, Graph, Graphs, Way
+from gradproof.frameworks.torch.subject.error_messages import kind_of
+from gradproof.frameworks.torch.subject.graphs import AS_USED, Graphs, Way
 from gradproof.frameworks.torch.subject.output_space import observed_space
+from gradproof.frameworks.torch.subject.perturbed_calls import PerturbedCalls
 from gradproof.frameworks.torch.subject.perturbed_evaluation import PerturbedEvaluation
+from gradproof.frameworks.torch.subject.pushforwards import Pushforwards
 from gradproof.frameworks.torch.subject.sizes import ORDINARY, sizes_of
 from gradproof.frameworks.torch.subject.spaces import Space, scale_of
-
-BYPASSED = "{name} uses inputs directly and not as arguments, which alone carry tangents. Let it use its arguments."
+from gradproof.frameworks.torch.subject.timing import Tally
 
 
 def differentiating() -> AbstractContextManager[Any]:
@@ -63,8 +61,7 @@ class TorchSubject:
         self.semantics = semantics or Semantics()
         self.caller = Caller(call, varied, slots, tally, state)
         self.trouble = ""
-        self._rules_exist = False  # whether forward mode was seen to have all the rules that it needs
-        self.graphs = Graphs(self)
+        self.graphs, self._pushforwards, self._calls = Graphs(self), Pushforwards(self), PerturbedCalls(self)
         self._perturbed = PerturbedEvaluation()
         self.refused: set[str] = set()  # what cannot be batched
         for slot in slots:
@@ -216,15 +213,15 @@ class TorchSubject:
         At point + `at` it comes from a call of its own, and is NaN where the function or its derivative raises.
         """
         if at is None:
-            return self._pulled_back(cotangent)
-        leaves = self._moved(at)
+            return self.graphs.pulled_back(cotangent)
+        leaves = self.moved(at)
         try:
             if self.graphs.way is Way.AS_USED:
-                gradients = self.graphs.gradients_as_used(leaves, self._incoming(cotangent))
+                gradients = self.graphs.gradients_as_used(leaves, self.graphs.incoming(cotangent))
                 return self.inputs.coordinates(gradients)
             results = self.caller.results(self.caller.differentiably([leaf.requires_grad_() for leaf in leaves]))
             if self.outputs.fits(results):
-                return self._pulled_back(cotangent, (results, leaves))
+                return self.graphs.pulled_back(cotangent, (results, leaves))
         except Exception as error:
             self.trouble = f"{type(error).__name__}: {error}"
         return torch.full_like(at, torch.nan)
@@ -235,9 +232,9 @@ class TorchSubject:
         At point + `at` they are NaN where the function or its derivative raises.
         """
         if at is None:
-            return self._pushed(torch.zeros_like(direction), direction)
+            return self._pushforwards.slopes(torch.zeros_like(direction), direction)
         try:
-            return self._pushed(at, direction)
+            return self._pushforwards.slopes(at, direction)
         except DerivativeError as error:
             self.trouble = str(error)
             return torch.full_like(self.centre, torch.nan)
@@ -254,39 +251,9 @@ class TorchSubject:
         """Return the claimed slopes along each of some directions."""
         return Batches(self).tangents(directions)
 
-    def _moved(self, direction: Tensor) -> list[Tensor]:
+    def moved(self, direction: Tensor) -> list[Tensor]:
+        """Return the varied tensors at point + direction."""
         return self.inputs.displaced(self.points, self.inputs.tensors(direction), 1.0, None)
-
-    def _pushed(self, place: Tensor, direction: Tensor) -> Tensor:
-        evaluations = self.tally.evaluations
-        if self.call.bypassed:
-            raise DerivativeError(BYPASSED.format(name=self.name), absent=True)
-        try:
-            function = partial(self.results_of, rest=self.caller.copies())
-            own = [tangent.clone() for tangent in self.inputs.tensors(direction)]  # a jvp may write to them
-            tangents = push(function, self._moved(place), own, nested=self.call.nested)
-            if self.outputs.plain and not all(bool(tangent.any()) for tangent in tangents):
-                self._require_rules(function, own)
-            if self.outputs.fits(tangents):
-                return self.outputs.coordinates(tangents)
-        except Exception as error:
-            raise derivative_error(error, absent=self.call.nested) from error  # torch cannot nest every function
-        finally:
-            self.tally.evaluations = evaluations  # the call counts as a pushforward
-            self.tally.pushforwards += 1
-        raise DerivativeError(f"a tangent of {shapes(tangents)} for an output of {shapes(self.results)}")
-
-    def _require_rules(self, function: Callable[..., list[Tensor]], tangents: Sequence[Tensor]) -> None:
-        """Raise torch's error if an operator has no jvp; it is silent unless its inputs require grad."""
-        if self._rules_exist or self.detached:
-            return
-        try:
-            push(function, [point.clone().requires_grad_() for point in self.points], tangents, nested=self.call.nested)
-        except NotImplementedError:
-            raise
-        except Exception:
-            pass  # not every function takes inputs that require grad
-        self._rules_exist = True
 
     def results_of(self, moved: Sequence[Tensor], rest: Sequence[Tensor] | None = None) -> list[Tensor]:
         """Return the differentiable results for perturbed inputs."""
@@ -294,75 +261,11 @@ class TorchSubject:
 
     def tried(self, moved: Sequence[Tensor]) -> list[Tensor] | None:
         """Return the same; None, with the error in `trouble`, if the function raises or its outputs change shape."""
-        try:
-            results = self.results_of(moved)
-            if self._fits(results):
-                return results
-            if not self.caller.needs_graph:
-                results = self._with_graph(moved)
-        except Exception as error:
-            self.trouble = f"{type(error).__name__}: {error}"
-            return None
-        if self._fits(results):
-            return results
-        described = shapes if not self.outputs.fits(results) else dtypes
-        before, after = described(self.results), described(results)
-        self.trouble = f"the output changed from {before} to {after} when the inputs were perturbed"
-        return None
-
-    def _fits(self, results: Sequence[Tensor]) -> bool:
-        """Return True if results have the shapes, layouts and dtypes of those at the point."""
-        fits = self.outputs.fits(results)
-        return fits and all(one.dtype == own.dtype for one, own in zip(results, self.results, strict=True))
+        return self._calls.tried(moved)
 
     def values_need_a_graph(self) -> bool:
-        """Return True if calls have other values without a graph than with one; all have one from now on.
-
-        An iteration that is unrolled for autograd may stop elsewhere than one that is not.
-        """
-        if self.caller.needs_graph:
-            return False
-        still = torch.zeros(self.inputs.size, dtype=torch.float64, device=self.inputs.device)
-        if same_numbers(self.evaluate(still, 0.0), self.centre):
-            return False
-        self.caller.needs_graph = True
-        self.caller.needs_graph = same_numbers(self.evaluate(still, 0.0), self.centre)
-        return self.caller.needs_graph
-
-    def _with_graph(self, moved: Sequence[Tensor]) -> list[Tensor]:
-        """Call the function with a graph. If the results fit then, all further calls are made with a graph.
-
-        What a function returns may depend on whether it requires grad: torch's `as_sparse_gradcheck` spreads out what
-        does, and leaves sparse what does not.
-        """
-        self.caller.needs_graph = True
-        fitting = False
-        try:
-            results = self.results_of(moved)
-            fitting = self.outputs.fits(results)
-        finally:
-            self.caller.needs_graph = fitting
-        return results
-
-    def _pulled_back(self, cotangent: Tensor, elsewhere: Graph | None = None) -> Tensor:
-        if self.detached:
-            return torch.zeros(self.inputs.size, dtype=torch.float64, device=self.inputs.device)
-        incoming = self._incoming(cotangent)
-        version = version_of(cotangent)
-        graphs = self.graphs
-        gradients = graphs.gradients(incoming) if elsewhere is None else graphs.gradients_elsewhere(elsewhere, incoming)
-        if version_of(cotangent) != version:
-            raise DerivativeError(
-                "RuntimeError: the backward writes to its incoming gradient, which other nodes of the graph still read"
-            )
-        return self.inputs.coordinates(gradients)
-
-    def _incoming(self, cotangent: Tensor) -> list[Tensor]:
-        """Return the incoming gradients, as copies unless they are large."""
-        incoming = self.outputs.tensors(cotangent)
-        if self.outputs.size >= LARGE:
-            return incoming
-        return [piece.clone() if is_plain(piece) else refilled(piece) for piece in incoming]
+        """Return True if calls have other values without a graph than with one; all have one from now on."""
+        return self._calls.need_a_graph()
 
     def as_used(self) -> TorchSubject:
         """Return the same function at the same point, differentiated by `loss.backward()` on its own parameters."""

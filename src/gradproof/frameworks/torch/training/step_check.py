@@ -23,7 +23,7 @@ from gradproof.engine.results import Finding, Obstacle, Reason, Verdict
 from gradproof.engine.subject import DerivativeError
 from gradproof.engine.verdict import Judgement
 from gradproof.errors import InputError
-from gradproof.frameworks.torch.subject.calling import Tally
+from gradproof.frameworks.torch.subject.timing import Tally
 from gradproof.frameworks.torch.training.observed_steps import ObservedSteps, gradient_values
 from gradproof.frameworks.torch.training.optimizer_rule import (
     Rule,

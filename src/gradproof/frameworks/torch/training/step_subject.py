@@ -17,9 +17,9 @@ from torch import Tensor
 
 from gradproof.engine.results import Place
 from gradproof.engine.subject import Numbers, Scale, Step
-from gradproof.frameworks.torch.subject.calling import Tally, Timed
 from gradproof.frameworks.torch.subject.random_state import HeldGenerators
 from gradproof.frameworks.torch.subject.spaces import Space, scale_of
+from gradproof.frameworks.torch.subject.timing import Tally, Timed
 from gradproof.frameworks.torch.training.parameters import Snapshot, write
 
 BACKWARD_ROUNDING = 64.0  # units of rounding in one gradient entry, as a backward pass of some depth leaves them
