@@ -15,7 +15,7 @@ CLASSES, DEGREE, FEATURES = 8, 10, 16
 
 
 def communities(nodes: int) -> tuple[Tensor, Tensor, Tensor]:
-    """A graph most of whose edges join nodes of one class, its classes, and features that hardly tell them."""
+    """A graph most of whose edges join nodes of one class, its classes, and features that hardly separate them."""
     label = torch.arange(nodes) % CLASSES
     target = torch.arange(nodes).repeat_interleave(DEGREE)
     same = torch.rand(nodes * DEGREE) < 0.7
