@@ -133,11 +133,20 @@ def rises_on_long_steps(subject: Subject, direction: Array) -> bool:
     precision = subject.numbers.precision
     if not cast_of(subject) and precision < ENOUGH:
         return False
-    long = max(COARSEST, TWO_DIGITS * precision) / first_step(precision)
-    ahead = subject.evaluate(direction, long) - subject.centre
-    behind = subject.centre - subject.evaluate(direction, -long)
-    rises = (ahead * behind > 0) & (abs(ahead) <= RATIO * abs(behind)) & (abs(behind) <= RATIO * abs(ahead))
-    return bool(rises.any())
+    longer = beyond_plateaus(precision) * direction
+    ahead = subject.evaluate(longer, 1.0) - subject.centre
+    behind = subject.centre - subject.evaluate(longer, -1.0)
+    return bool(rises_evenly(ahead, behind).any())
+
+
+def beyond_plateaus(precision: float) -> float:
+    """Return how many first steps lead beyond the plateaus of a half precision and of this one."""
+    return max(COARSEST, TWO_DIGITS * precision) / first_step(precision)
+
+
+def rises_evenly(ahead: Array, behind: Array) -> Array:
+    """Flag the changes that are as on a slope: of one sign and about one size ahead of the point and behind it."""
+    return (ahead * behind > 0) & (abs(ahead) <= RATIO * abs(behind)) & (abs(behind) <= RATIO * abs(ahead))
 
 
 def _on_longer_plateaus(comparison: Comparison) -> bool:

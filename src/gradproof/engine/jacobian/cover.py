@@ -31,6 +31,7 @@ from gradproof.engine.jacobian.screen import (
     RowBlock,
     Screening,
 )
+from gradproof.engine.jacobian.zeros import unverified_zeros
 from gradproof.engine.judging import Evidence, judge
 from gradproof.engine.localisation.locate import SHOWN, WrongEntries
 from gradproof.engine.options import Probing
@@ -97,7 +98,7 @@ class _Coverage:
         return self.subject.direction(self.seed, self.options.first(self.subject).times(t))
 
     def judgements(self, *, beside_undefined: bool = False) -> Iterator[Judgement]:
-        """Yield for each block of rows the judgement of screening, and then those of the suspects.
+        """Yield for each block of rows the judgements of the suspects, and then that of screening.
 
         If some outputs are undefined (`beside_undefined`), claims that are not finite are ignored: the incoming
         gradient of an undefined output is zero, and zero times NaN is NaN.
@@ -112,8 +113,11 @@ class _Coverage:
                 finite = self.subject.arrays.isfinite(claimed).all(0).tolist()
                 suspects = [column for column in suspects if finite[column]]
             largest, agrees = max(largest, screened.largest), agrees and not suspects
-            yield Judgement(resolution=screened.resolution)
-            yield from self._of_suspects(screened, claimed, suspects)
+            found = list(self._of_suspects(screened, claimed, suspects))
+            zeros = None
+            if not any(each.findings for each in found):
+                zeros = unverified_zeros(screened.block, claimed, screened.doubts.values(), self.direction)
+            yield from (*found, Judgement(obstacle=zeros, resolution=screened.resolution))
         if agrees and not largest and cast_of(self.subject):  # zeros agree wherever values are constant
             yield judge(self.subject, probes=1, seed=self.seed, options=self.options)
 
