@@ -13,18 +13,16 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from gradproof.engine.contraction import CLAIM_ACCURACY
-from gradproof.engine.estimators.noise import CUBIC, QUARTIC, difference
+from gradproof.engine.estimators.noise import CUBIC, FIVE, QUARTIC, difference
 from gradproof.engine.estimators.steps import first_step
 from gradproof.engine.explanations.conditioning import perturbations, product, random_operand
 from gradproof.engine.options import Probing
 from gradproof.engine.results import Reason, Resolution, Verdict
 from gradproof.engine.subject import Array, DerivativeError, Frame, Subject
-from gradproof.engine.thresholds import ALIKE, CLEARLY, GROSS, ROUNDINGS, TINY
+from gradproof.engine.thresholds import ALIKE, CLEARLY, FEW, GROSS, ROUNDINGS, TINY
 from gradproof.engine.verdict import Judgement
 from gradproof.engine.views import View
 
-DIRECTIONS = 3  # along which rounding is measured: one may move the point by powers of two, which rounds nothing
-FIVE = (1.0, 2.0, 3.0, 4.0, 5.0)  # to one side of the point
 ROUGH = frozenset(
     {Reason.CANCELLATION, Reason.CONDITIONING, Reason.JUMP, Reason.NOISE, Reason.QUANTISED, Reason.STEP_SIZE}
 )
@@ -128,7 +126,7 @@ def _leftover(subject: Subject, found: Judgement, seed: int) -> Leftover | None:
     xp, root = subject.arrays, subject.numbers.precision**0.5
     if not subject.inputs.size or not subject.outputs.size:
         return None
-    steps = perturbations(subject, seed, root / subject.numbers.precision)[:DIRECTIONS]
+    steps = perturbations(subject, seed, root / subject.numbers.precision)[:FEW]
     if _is_too_large(subject, found, steps[0]):
         return None
     rounding, sizes = _rounding(xp, lambda at: subject.evaluate(at, 1.0), steps), abs(subject.centre)
@@ -184,7 +182,7 @@ def _rounding(xp: Array, function: Callable[[Array], Array], steps: Sequence[Arr
     """
     seen = []
     for step in steps:
-        places = [function(t * step) for t in FIVE]
+        places = [function((FEW + t) * step) for t in FIVE]  # all on one side of the point
         seen += [abs(difference(places, weights)) / math.hypot(*weights) for weights in (CUBIC, QUARTIC)]
     most = xp.amax(xp.stack(seen), 0)
     return xp.where(xp.isfinite(most), most, 0.0)

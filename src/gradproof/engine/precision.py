@@ -17,9 +17,8 @@ from functools import cached_property
 from gradproof.engine.explanations.conditioning import product, random_operand, scatter
 from gradproof.engine.findings import raised
 from gradproof.engine.judging import judge
-from gradproof.engine.localisation.locate import SHOWN
 from gradproof.engine.options import Probing
-from gradproof.engine.results import Entry, Finding, Obstacle, Reason, Resolution, Verdict
+from gradproof.engine.results import Entry, Finding, Obstacle, Reason, Resolution, Verdict, least_error
 from gradproof.engine.second_opinion import with_second_opinion
 from gradproof.engine.subject import Array, DerivativeError, Frame, Step, Subject
 from gradproof.engine.thresholds import (
@@ -32,6 +31,7 @@ from gradproof.engine.thresholds import (
     GROSS,
     HANDFUL,
     ROUNDINGS,
+    SHOWN,
     SLIGHT,
     TRACE,
     UNRESOLVED,
@@ -145,7 +145,7 @@ def _by_double_precision(
     comparison = _compared(subject, wide, operand, claimed, truth, seed, options)
     if bool(comparison.wrong.any()):
         return _contested(comparison, judgement, wide, options)
-    judgement = replace(judgement, resolution=_resolution(comparison, comparison.allowed, judgement))
+    judgement = replace(judgement, resolution=_resolution(comparison, judgement))
     return judgement if options.rtol or options.atol else _if_meaningful(judgement)
 
 
@@ -256,7 +256,7 @@ def _contested(comparison: _Comparison, judgement: Judgement, wide: Subject, opt
         or _off_by_a_factor(comparison.claimed, comparison.truth)
         or _clearly(judge(subject, probes=1, seed=comparison.seed, options=options))
     ):
-        resolution = _resolution(comparison, comparison.allowed, judgement)
+        resolution = _resolution(comparison, judgement)
         return replace(judgement, findings=(_finding(comparison),), resolution=resolution)
     worst = _frame(subject).locate(int(xp.argmax(comparison.gap)))
     note = (
@@ -264,7 +264,7 @@ def _contested(comparison: _Comparison, judgement: Judgement, wide: Subject, opt
         f"{float(comparison.gap.max()):.2g} (at {worst}): more than rounding usually explains, but too little to be "
         "distinguished from it."
     )
-    resolution = _resolution(comparison, xp.maximum(comparison.gap, comparison.allowed), judgement)
+    resolution = _resolution(comparison, judgement)
     return _if_meaningful(replace(judgement, resolution=resolution, notes=(*judgement.notes, note)))
 
 
@@ -312,9 +312,10 @@ def _clearly(native: Judgement) -> bool:
     return any(not gap <= CLEARLY for gap in gaps)
 
 
-def _resolution(comparison: _Comparison, hidden: Array, judgement: Judgement) -> Resolution:
+def _resolution(comparison: _Comparison, judgement: Judgement) -> Resolution:
     """Return the larger of two errors: the largest that rounding hides, and the resolution in double precision."""
     xp, size = comparison.subject.arrays, float(abs(comparison.truth).max())
+    hidden = least_error(comparison.allowed, comparison.gap, 1.0)
     most = float(hidden.max())
     if not math.isfinite(most):
         most = float(xp.where(xp.isfinite(hidden), hidden, 0.0).max())

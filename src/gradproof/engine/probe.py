@@ -14,6 +14,7 @@ from gradproof.engine.contraction import CAUTION, CLAIM_ROUNDING, Claim, Contrac
 from gradproof.engine.estimators.differences import ROUNDING
 from gradproof.engine.estimators.ladder import Ladder
 from gradproof.engine.estimators.steps import first_step
+from gradproof.engine.results import least_error
 from gradproof.engine.subject import Array, Subject
 from gradproof.engine.thresholds import ENOUGH, GROSS, MARGIN, MEANINGFUL, STEADY, TRACE
 
@@ -81,19 +82,18 @@ class Probe:
         """The smallest error in one entry that would have been called wrong.
 
         It is more than the bar. A longer ladder multiplies bars by a caution, twice where noise is most of the bar; in
-        low precision an error needs a margin; an output's weight scales its errors; and an error may cancel the
-        distance between claim and slope.
+        low precision an error needs a margin; and an output's weight scales its errors.
         """
         if self.unresolved >= self.ladder.subject.outputs.size or not math.isfinite(self.ladder.shortest):
             return math.inf  # nothing was seen, or nothing was moved
         if len(self.ladder.samples) == 2:
-            caution = CAUTION**2 if self.contraction.bar > 10 * self.contraction.floor else CAUTION
+            caution, weight = CAUTION**2 if self.contraction.bar > 10 * self.contraction.floor else CAUTION, 1.0
         else:
-            caution = (1 + min(1.0, self._distance / self.bar if self.bar else 0.0)) / self.least_weight
-            caution *= 1.0 if self.complete else CAUTION
+            caution, weight = 1.0 if self.complete else CAUTION, self.least_weight
         if self.ladder.subject.numbers.precision > ENOUGH:
             caution *= 1 + MARGIN
-        return (caution * self.bar + self.claim.tolerated) / self.ladder.shortest
+        apart = min(self._distance, self.bar)
+        return float(least_error(caution * self.bar + self.claim.tolerated, apart, weight * self.ladder.shortest))
 
     @property
     def least_weight(self) -> float:

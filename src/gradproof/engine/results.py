@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from dataclasses import dataclass
+from typing import Any
 
 
 class Verdict(enum.Enum):
@@ -210,6 +211,15 @@ class Resolution:
     def of(cls, absolute: float, largest: float) -> Resolution:
         """Return the resolution of an absolute error where the largest entry of the gradient is of this size."""
         return cls(absolute=absolute, relative=absolute / largest if largest and absolute < math.inf else math.inf)
+
+
+def least_error(allowed: Any, apart: Any, step: Any) -> Any:
+    """Return the smallest error in one entry that a comparison would have shown: the one formula of resolutions.
+
+    Where the entry's coordinate moves by `step`, an error e changes what is claimed by e·step. Of that, part may cancel
+    the distance `apart` of claim and measurement, and the rest is seen beyond what is `allowed`. Numbers or arrays.
+    """
+    return (allowed + apart) / step
 
 
 UNMEASURED = Resolution(absolute=math.inf, relative=math.inf)

@@ -21,7 +21,6 @@ from gradproof.engine.thresholds import CALLS, ENOUGH, ROUNDINGS, SHARE
 from gradproof.engine.verdict import Judgement
 from gradproof.engine.views import rule_of, subset
 
-FINE = RATIO**FINEST  # of the first step: a few units of rounding of the point, too short for most jumps
 WEAK = "In this precision small steps show an error in one entry only if it is a large one."
 ROUGH = frozenset({Reason.QUANTISED, Reason.NOISE, Reason.STEP_SIZE, Reason.CONDITIONING})
 
@@ -93,7 +92,7 @@ def _quantisers(subject: Subject, seed: int, width: float) -> Array:
     """
     xp = subject.arrays
     precision, centre = subject.numbers.precision, subject.centre
-    fine = max(FINE * first_step(precision), ROUNDINGS * precision)
+    fine = max(RATIO**FINEST * first_step(precision), ROUNDINGS * precision)  # too short for most jumps
     direction = subject.direction(seed, Step(fine))
     ahead, behind = subject.evaluate_along(direction, (1.0, -1.0))
     far, opposite = subject.evaluate_along(subject.direction(seed, Step(width)), (1.0, -1.0))

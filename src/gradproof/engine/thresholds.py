@@ -27,6 +27,7 @@ TWO_DIGITS = 64.0  # units of rounding or noise: a change this large is known to
 OUTLIER = 100.0  # times the usual size: a quantity this large has another cause
 
 # counts
+SHOWN = 10  # entries of a finding, and columns examined first: enough if they are wrong
 FEW = 3  # quantities that show a pattern; fewer may agree by coincidence
 MANY = 16  # samples that represent all others; an error hardly spares all of them
 HANDFUL = 64  # columns, blocks or evaluations that are affordable one by one

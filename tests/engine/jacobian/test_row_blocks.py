@@ -40,7 +40,7 @@ def test_a_kink_is_inconclusive_in_any_row_block(mode, monkeypatch):
 
 
 def test_more_columns_than_are_judged_at_a_time_are_all_judged(monkeypatch):
-    monkeypatch.setattr(jacobian, "WORST", 1)
+    monkeypatch.setattr(jacobian, "SHOWN", 1)
     monkeypatch.setattr(jacobian, "HANDFUL", 2)
     point = np.linspace(0.5, 1.5, 30)
     point[[3, 9, 15, 21, 27]] = 0.0

@@ -28,7 +28,6 @@ from gradproof.engine.subject import Array
 from gradproof.engine.thresholds import ALIKE, CLEARLY, COARSEST, FEW, GROSS
 
 ROUNDING = 0.75  # units of rounding in the slope from correctly rounded values: 0.54 measured, and a margin
-CURVED = 3.0  # least growth, from one step to the next, of the difference of both sides: curvature gives 4, a kink 1
 KINK_WEIGHT = 0.05  # of the even fourth difference in the bar: the bound for a kink, derived above
 KINK_SHARE = 0.4  # of the bar: the least jump of the slope that is a kink; one at the point makes up half of its bar
 FOURTH = 37.6  # standard deviation of the even fourth difference, if that of a value is one: √(2·16² + 2·1² + 30²)
@@ -290,7 +289,8 @@ def _widen_for_quanta(values: _Values, rough: list[Array], pairs: list[_Candidat
         bar = drop * (RATIO**2 / (RATIO**2 - 1)) + quantum * (1 / lower.t + 0.5 / upper.t)
         bar = bar + fourth * (KINK_WEIGHT / upper.t)
         near, far = (abs(sample.split(centre)[1]) * (0.5 / sample.t) for sample in (lower, upper))
-        bar = bar + xp.where(far < CURVED * near, far, 0.0)  # the distance of the two sides' slopes, at a kink
+        # The distance of the two sides' slopes: curvature multiplies it by RATIO from step to step, a kink by one.
+        bar = bar + xp.where(far < (RATIO - 1) * near, far, 0.0)
         bar = bar + abs(central) * values.noise.share
         pair.value = xp.where(quantised, central, pair.value)
         pair.bar = xp.where(quantised, xp.where(pair.flat, math.inf, bar), pair.bar)

@@ -15,6 +15,7 @@ from gradproof.engine.estimators.groups import Groups
 from gradproof.engine.estimators.noise import QUARTIC, difference, last_places
 from gradproof.engine.estimators.panels import KINK, NODES, ONE_JUMP, PANEL_ENDS, UNEXPLAINED, unevenness
 from gradproof.engine.estimators.question import Alignment, Chord, Question, shortest
+from gradproof.engine.results import least_error
 from gradproof.engine.subject import Array
 from gradproof.engine.thresholds import CLEARLY, MARGIN
 
@@ -51,7 +52,7 @@ class Residuals:
     @property
     def error_needed(self) -> float:
         """The error in one entry that would have been clearly outside in any group."""
-        return float((MARGIN * self.bar + abs(self.residual)).max()) / self.shortest
+        return float(least_error(MARGIN * self.bar, abs(self.residual), self.shortest).max())
 
 
 def residuals_along(

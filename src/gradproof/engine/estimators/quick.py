@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from gradproof.engine.estimators.noise import variance_of
 from gradproof.engine.estimators.panels import affected_by
 from gradproof.engine.estimators.question import Alignment, Chord, Question, shortest
+from gradproof.engine.results import least_error
 from gradproof.engine.subject import Array
 from gradproof.engine.thresholds import CLEARLY, MARGIN
 
@@ -49,7 +50,7 @@ class QuickSegment:
     @property
     def error_needed(self) -> float:
         """The error in one entry that would have been clearly outside."""
-        return (MARGIN * self.bar + self.residual) / self.shortest
+        return float(least_error(MARGIN * self.bar, self.residual, self.shortest))
 
 
 def quick_segment(

@@ -32,15 +32,25 @@ from gradproof.engine.estimators.question import (
     alignment_of,
     direction_of,
 )
-from gradproof.engine.results import UNMEASURED, Resolution
+from gradproof.engine.results import UNMEASURED, Resolution, least_error
 from gradproof.engine.subject import Array, Subject
-from gradproof.engine.thresholds import ALIKE, CLEARLY, COARSEST, MANY, MARGIN, MEANINGFUL, ROUNDINGS, SHARE, TWO_DIGITS
+from gradproof.engine.thresholds import (
+    ALIKE,
+    CLEARLY,
+    COARSEST,
+    FEW,
+    MANY,
+    MARGIN,
+    MEANINGFUL,
+    ROUNDINGS,
+    SHARE,
+    TWO_DIGITS,
+)
 
 WIDEST = 0.3  # half-width of the first segment, relative to the point's scale: wide against the rounding of values
 SHRINK = 8.0  # from one half-width to the next, squared where rounding leaves room: fourth differences fall by 8⁴
 NARROWEST = 32.0  # units in the last place of the inputs in a half-width, so that the ends of four panels differ
 SEARCH = 30  # calls of the function and its derivative, after which no other half-width is tried
-SEGMENTS = 3  # random segments: two confirm each other, and one may be blind to an error
 LONE = 0.75  # of the residuals of four panels in one of them: concentrated, as by a jump in the function
 
 
@@ -177,10 +187,13 @@ def _size(segment: Segment) -> float:
 
 
 def _segments(question: Question, seed: int, first: Segment) -> list[Segment]:
-    """Test further segments as wide as the first; return none where the function is undefined on one of them."""
+    """Test further segments as wide as the first; return none where the function is undefined on one of them.
+
+    Of three segments two confirm each other, and one may be blind to an error.
+    """
     segments = [first]
-    for number in range(1, 2 * SEGMENTS - 1):
-        if number >= SEGMENTS and (first.values.width < WIDEST or not _doubtful(_pooled(segments))):
+    for number in range(1, 2 * FEW - 1):
+        if number >= FEW and (first.values.width < WIDEST or not _doubtful(_pooled(segments))):
             break
         values = values_along(question, seed + number, first.values.width, alignment_of(question, number))
         segment = claims_along(question, values) if values else None
@@ -274,7 +287,7 @@ def _zero(segments: Sequence[Segment]) -> bool:
 
 def error_needed(segment: Segment) -> float:
     """Return the error in one entry that would have been clearly outside on this segment."""
-    return (MARGIN * (segment.bar + segment.tolerated) + segment.residual) / segment.shortest
+    return float(least_error(MARGIN * (segment.bar + segment.tolerated), segment.residual, segment.shortest))
 
 
 def _resolution(segments: Sequence[Segment]) -> Resolution:

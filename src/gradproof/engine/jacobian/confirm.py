@@ -23,12 +23,11 @@ from gradproof.engine.findings import entry_findings
 from gradproof.engine.jacobian.columns import batches
 from gradproof.engine.jacobian.entries import Entries
 from gradproof.engine.jacobian.screen import FIRST_SCREENING, Discrepancy
-from gradproof.engine.localisation.locate import SHOWN
 from gradproof.engine.localisation.suspect import OUTPUTS_SHOWN
 from gradproof.engine.probing import repeats
 from gradproof.engine.results import Entry, Reading, Resolution, TaylorPoint
 from gradproof.engine.subject import Array
-from gradproof.engine.thresholds import ALIKE, CLEARLY, COARSEST, FEW, GROSS, SAMPLE, SLIGHT, STEADY, TRACE
+from gradproof.engine.thresholds import ALIKE, CLEARLY, COARSEST, FEW, GROSS, SAMPLE, SHOWN, SLIGHT, STEADY, TRACE
 from gradproof.engine.verdict import Judgement
 from gradproof.engine.views import whole_of
 

@@ -33,16 +33,14 @@ from gradproof.engine.jacobian.screen import (
 )
 from gradproof.engine.jacobian.zeros import unverified_zeros
 from gradproof.engine.judging import Evidence, judge
-from gradproof.engine.localisation.locate import SHOWN, WrongEntries
+from gradproof.engine.localisation.locate import WrongEntries
 from gradproof.engine.options import Probing
 from gradproof.engine.results import Entry, Resolution, Verdict
 from gradproof.engine.second_opinion import with_second_opinion
 from gradproof.engine.subject import Array, DerivativeError, Subject
-from gradproof.engine.thresholds import ENOUGH, FEW, HANDFUL, MARGIN, WORK
+from gradproof.engine.thresholds import ENOUGH, FEW, HANDFUL, MARGIN, SHOWN, WORK
 from gradproof.engine.verdict import EMPTY, Judgement, together
 from gradproof.engine.views import subset
-
-WORST = 12  # columns examined first: more than are shown, and enough if they are wrong
 
 Progress = Callable[[int, int], None]
 
@@ -126,7 +124,7 @@ class _Coverage:
 
         Where a column is wrong, the other columns of its argument are not examined.
         """
-        many, named, more_may_be = WORST, set[str | None](), True
+        many, named, more_may_be = SHOWN, set[str | None](), True
         while suspects:
             few, suspects, many = suspects[:many], suspects[many:], HANDFUL
             seen = self._confirmed(screened, claimed, few) if more_may_be else None
@@ -142,7 +140,7 @@ class _Coverage:
                 unnamed = [column for column in few + suspects if self._argument(column) not in named]
                 if len(unnamed) == len(few) + len(suspects) or len(named) > SHOWN:
                     return
-                suspects, many = unnamed, WORST
+                suspects, many = unnamed, SHOWN
 
     def _confirmed(self, screened: _Screened, claimed: Array, few: list[int]) -> Confirmed | None:
         """Confirm some suspects on a few more steps; None in low precision, or if claims are not finite."""

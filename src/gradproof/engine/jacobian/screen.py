@@ -10,6 +10,7 @@ from gradproof.engine.contraction import CLAIM_ACCURACY
 from gradproof.engine.estimators.differences import ROUNDING
 from gradproof.engine.estimators.steps import RATIO, SHORT, first_step
 from gradproof.engine.options import Probing
+from gradproof.engine.results import least_error
 from gradproof.engine.subject import Array, Subject
 from gradproof.engine.thresholds import ALIKE, CLEARLY, COARSEST, ROUNDINGS, TRACE
 
@@ -159,7 +160,7 @@ class RowBlock:
         error = abs(slopes - predicted)
         visible = (abs(second_differences) <= screening.second_difference * peak + 4 * self.noise) & ~hidden
         fine = (error <= allowed) & visible
-        seen = allowed / steps
+        seen = least_error(allowed, error, steps)
         seen[hidden] = 0.0
         self.resolution = max(self.resolution, float(seen.max()))
         if bool(fine.all()):

@@ -19,9 +19,7 @@ from gradproof.engine.localisation.suspect import Suspect
 from gradproof.engine.options import Probing
 from gradproof.engine.probe import Probe
 from gradproof.engine.results import Entry
-from gradproof.engine.thresholds import LARGE, SAMPLE, STEADY
-
-SHOWN = 10  # entries at most, and one of every further argument
+from gradproof.engine.thresholds import LARGE, SAMPLE, SHOWN, STEADY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from gradproof.engine.contraction import CAUTION, CLAIM_ACCURACY, SPREAD, claimed, inner, restricted
+from gradproof.engine.estimators.steps import BOTTOM
 from gradproof.engine.localisation.bisection import middle_of, search
 from gradproof.engine.localisation.partial_slopes import PartialSlopes, Piece, best_exponent
 from gradproof.engine.localisation.suspect import Suspect
@@ -20,8 +21,6 @@ from gradproof.engine.options import Probing
 from gradproof.engine.probe import Probe
 from gradproof.engine.subject import Array, Subject
 from gradproof.engine.thresholds import CLEARLY, COARSEST, FEW, HANDFUL, MANY, SHARE, STEADY
-
-ENTRY = 4  # evaluations for one coordinate by itself
 
 
 @dataclass(slots=True)
@@ -74,7 +73,7 @@ class _Narrowing:
     @property
     def evaluations(self) -> int:
         """The evaluations so far."""
-        return ENTRY * self._tried + sum(each.evaluations for each in self._measured_parts)
+        return 2 * len(BOTTOM) * self._tried + sum(each.evaluations for each in self._measured_parts)
 
     def _partial_slopes(self, outputs: _Range, *, two_sided: bool = False) -> PartialSlopes:
         within = slice(outputs.low, outputs.high)
@@ -95,7 +94,7 @@ class _Narrowing:
         """Return True if another suspect fits into the budget, going by the evaluations that the first one took."""
         if not self._throughout:
             return self.evaluations + self._first <= HANDFUL
-        return self.evaluations + (ENTRY if self._neighbours else self._first) <= MANY
+        return self.evaluations + (2 * len(BOTTOM) if self._neighbours else self._first) <= MANY
 
     def find_another(self) -> bool:
         """Narrow the rest down to outputs and then to one coordinate; return True if that is wrong."""

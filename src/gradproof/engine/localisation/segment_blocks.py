@@ -20,7 +20,7 @@ from gradproof.engine.results import Resolution
 from gradproof.engine.subject import Array, Subject
 from gradproof.engine.thresholds import FEW, MANY, UNRESOLVED
 
-DIMENSIONS = (0, -1)  # of every input: blocks of rows, then of columns
+AXES = (0, -1)  # of every input: blocks of rows, then of columns
 
 
 def in_parts(question: Question, whole: SegmentResult, seed: int, options: Probing) -> SegmentResult:
@@ -36,7 +36,7 @@ def in_parts(question: Question, whole: SegmentResult, seed: int, options: Probi
         seen = [_by_groups(question, groups, whole, seed, options)] if groups else []
         if whole.outcome is not SegmentOutcome.AGREES:
             rest = every - groups.inputs.spread(every, groups.separate) if groups else every
-            within = [rest if groups and number in groups.covered else every for number in DIMENSIONS]
+            within = [rest if groups and number in groups.covered else every for number in AXES]
             seen += _by_blocks(question, within, whole, seed, options)
     except _DecidedError as decided:
         return decided.result
@@ -112,7 +112,7 @@ def _confirm(question: Question, part: Array, seed: int, options: Probing, align
 def _partitions(subject: Subject) -> Iterator[list[Array]]:
     """Yield the blocks along the first dimensions of all inputs, then those along their last ones."""
     parts = [part for part in parts_of(subject.inputs) if part.axes]
-    for number in DIMENSIONS:
+    for number in AXES:
         blocks = []
         for part in parts:
             axis = part.axes[number]

@@ -16,13 +16,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from gradproof.engine.estimators.noise import QUANTUM
 from gradproof.engine.reference.quantiles import deviations_for, largest_of, quantile
 from gradproof.engine.subject import Array
 from gradproof.engine.thresholds import MARGIN, SHARE
 
 RATE = 1e-6  # of reports about a right implementation that may hold a false alarm
-ROUNDED = 1 / math.sqrt(3)  # units of rounding: the root mean square of an error that is uniform within one unit
-MOVED = 1 / math.sqrt(12)  # units in the last place: the root mean square of rounding, where the inputs move by one
 USUAL = 0.5  # of the entries: half of them exceed the pooled error of the plain reference
 PRIOR = 4.0  # draws that the pooled error counts for, beside the draws of the entry itself
 MIDDLE = 0.5  # of the entries: the level of the implementation's own errors, which a few wrong entries do not change
@@ -275,13 +274,14 @@ class ErrorStatistics:
         pooled = quantile(own / scale, USUAL) * scale
         plain = (count * own + PRIOR * pooled) / (count + PRIOR)
         # the errors of the plain reference are those of its intermediate numbers, which may have cancelled by accident
-        return self._conditioning() + self.arrays.maximum(plain, self._intermediates()) + ROUNDED * ROUNDED * scale
+        rounded = (2 * QUANTUM) ** 2 * scale  # by less than a unit to either side
+        return self._conditioning() + self.arrays.maximum(plain, self._intermediates()) + rounded
 
     def _conditioning(self) -> Array:
-        return MOVED * MOVED * self._scatter / max(self._perturbed, 1)
+        return QUANTUM**2 * self._scatter / max(self._perturbed, 1)
 
     def _intermediates(self) -> Array:
-        return MOVED * MOVED * self._within / max(self._moved, 1)
+        return QUANTUM**2 * self._within / max(self._moved, 1)
 
     @property
     def scale(self) -> Array:

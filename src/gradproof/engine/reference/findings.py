@@ -11,10 +11,8 @@ from gradproof.engine.reference.patterns import diagnoses, place_of, regions
 from gradproof.engine.reference.picture import error_map
 from gradproof.engine.results import Diagnosis, Entry, Finding, Obstacle, Place, Reason, Resolution
 from gradproof.engine.subject import Array
-from gradproof.engine.thresholds import TWO_DIGITS
+from gradproof.engine.thresholds import SHOWN, TWO_DIGITS
 from gradproof.engine.verdict import EMPTY, Judgement, together
-
-SHOWN = 8  # entries of a finding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
