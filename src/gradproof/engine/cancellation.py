@@ -112,10 +112,10 @@ def without_cancelled_rounding(judged: Callable[..., Judgement]) -> Callable[...
 
 
 def _noted(judgement: Judgement, leftover: Leftover) -> Judgement:
-    """Return a judgement with a note, and its resolution relative to the numbers that cancel where they are larger."""
+    """Return a judgement with a note; without a gradient its resolution is relative to the numbers that cancel."""
     absolute, relative = judgement.resolution.absolute, judgement.resolution.relative
-    if leftover.slope:
-        relative = min(relative, absolute / leftover.slope)
+    if leftover.slope and relative == math.inf:
+        relative = absolute / leftover.slope
     resolution = Resolution(absolute=absolute, relative=relative)
     note = CANCELLED.format(values=leftover.value, claims=float(leftover.claims.max()))
     return replace(judgement, resolution=resolution, notes=(*judgement.notes, note))

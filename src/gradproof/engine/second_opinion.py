@@ -58,7 +58,7 @@ def with_second_opinion(judgement: Judgement, subject: Subject, seed: int, optio
         f"{why} So the rule was verified on segments of {result.half_width:.1g} of the point's scale to either side: "
         "the claimed gradient, integrated along them, is the change in value."
     )
-    resolution = _finer(judgement.resolution, result.resolution)
+    resolution = result.resolution if rough else _finer(judgement.resolution, result.resolution)
     return replace(judgement, obstacle=None, resolution=resolution, notes=(*judgement.notes, note))
 
 
