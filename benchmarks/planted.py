@@ -14,7 +14,7 @@ from torch.utils._pytree import keystr, tree_flatten, tree_flatten_with_path, tr
 from benchmarks.independent import SEED
 
 CONSTANT = 1e-3  # the size of an added constant, of the largest gradient entry
-DUST = 8.0  # units of rounding, of output over input, up to which a whole gradient is zero but for rounding
+ROUNDING_FLOOR = 8.0  # units of rounding, of output over input, up to which a whole gradient is zero but for rounding
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class Planted:
         size, results = largest_entry(self.tensors), [result] if isinstance(result, Tensor) else result
         finite = [torch.where(torch.isfinite(each), each, 0.0) for each in results]
         precision = max(torch.finfo(tensor.dtype).eps for tensor in self.tensors)
-        return DUST * precision * largest_entry(finite) / size if size else 0.0
+        return ROUNDING_FLOOR * precision * largest_entry(finite) / size if size else 0.0
 
     def _selected(self, leaves: Sequence[Any], spec: Any) -> list[Tensor]:
         results, _ = tree_flatten(self.function(*tree_unflatten(leaves, spec)))

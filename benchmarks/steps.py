@@ -1,6 +1,6 @@
 """Checked training steps: does a right one ever fail, and are wrong ones found?
 
-Networks of many kinds, in both precisions, under torch's optimisers with tiny, usual and large rates, several steps
+Networks of many kinds, in both precisions, under torch's optimizers with tiny, usual and large rates, several steps
 from each seed. Right steps are counted by verdict, and each fail is shown. Then the same networks take steps that are
 wrong: gradients scaled or turned around, entries that move and should not, patterns that change, numbers that are not
 finite. A step so long that the loss rises is told as such, and counted by itself.
@@ -26,7 +26,7 @@ from benchmarks.step_networks import NETWORKS
 from gradproof import Report, check_step
 from gradproof.sparse import Pattern, matmul
 
-OPTIMISERS: dict[str, tuple[Callable[..., torch.optim.Optimizer], dict[str, Any]]] = {
+OPTIMIZERS: dict[str, tuple[Callable[..., torch.optim.Optimizer], dict[str, Any]]] = {
     "SGD": (torch.optim.SGD, {"lr": 0.1}),
     "momentum": (torch.optim.SGD, {"lr": 0.05, "momentum": 0.9, "nesterov": True, "weight_decay": 1e-3}),
     "Adam": (torch.optim.Adam, {"lr": 3e-3}),
@@ -51,36 +51,36 @@ TOO_LONG = {"non-finite", "loss"}  # findings about a rate that is too large: of
 
 @dataclass(frozen=True)
 class Setting:
-    """One network under one optimiser."""
+    """One network under one optimizer."""
 
     network: str
-    optimiser: str
+    optimizer: str
     rate: str
     dtype: torch.dtype
     seed: int
 
     def made(self) -> tuple[nn.Module, torch.optim.Optimizer, Callable[[], Tensor]]:
-        """The network, its optimiser and its loss: classes for even seeds, numbers for odd ones."""
+        """The network, its optimizer and its loss: classes for even seeds, numbers for odd ones."""
         torch.manual_seed(self.seed)
         net = NETWORKS[self.network]().to(self.dtype)
-        kind, options = OPTIMISERS[self.optimiser]
-        optimiser = kind(net.parameters(), **{**options, "lr": options["lr"] * RATES[self.rate]})
+        kind, options = OPTIMIZERS[self.optimizer]
+        optimizer = kind(net.parameters(), **{**options, "lr": options["lr"] * RATES[self.rate]})
         x, numbers = torch.randn(SAMPLES, 20, dtype=self.dtype), torch.randn(SAMPLES, 3, dtype=self.dtype)
         classes = torch.randint(3, (SAMPLES,))
         if self.seed % 2:
-            return net, optimiser, lambda: nn.functional.l1_loss(net(x), numbers)
-        return net, optimiser, lambda: nn.functional.cross_entropy(net(x), classes)
+            return net, optimizer, lambda: nn.functional.l1_loss(net(x), numbers)
+        return net, optimizer, lambda: nn.functional.cross_entropy(net(x), classes)
 
 
 def settings(seeds: list[int], rates: list[str]) -> Iterator[Setting]:
-    for chosen in product(NETWORKS, OPTIMISERS, rates, DTYPES, seeds):
+    for chosen in product(NETWORKS, OPTIMIZERS, rates, DTYPES, seeds):
         yield Setting(*chosen)
 
 
 def right_steps(setting: Setting, steps: int) -> Iterator[Report]:
-    net, optimiser, loss = setting.made()
+    net, optimizer, loss = setting.made()
     for _ in range(steps):
-        report = check_step(optimiser, loss, net)
+        report = check_step(optimizer, loss, net)
         yield report
         if any(finding.kind == "non-finite" for finding in report.findings):
             return  # a rate so large that training ends here
@@ -135,8 +135,8 @@ NETWORK_MISTAKES = {"scaled": scaled, "turned": turned, "left behind": left_behi
 
 def planted(setting: Setting, mistake: str) -> str:
     """How a wrong step is judged: found, inconclusive, or passed."""
-    net, optimiser, loss = setting.made()
-    report = check_step(NETWORK_MISTAKES[mistake](net, heaviest(net, loss), optimiser.step), loss, net)
+    net, optimizer, loss = setting.made()
+    report = check_step(NETWORK_MISTAKES[mistake](net, heaviest(net, loss), optimizer.step), loss, net)
     if report.findings:
         return "found"
     return report.verdict.value
@@ -227,7 +227,7 @@ def show_planted(options: argparse.Namespace) -> bool:
         for dtype in DTYPES:
             if mistake in NETWORK_MISTAKES:
                 chosen = (one for one in settings(options.seeds[:1], ["tiny", "usual"]) if one.dtype is dtype)
-                found = Counter(planted(one, mistake) for one in chosen if one.optimiser != "LBFGS")
+                found = Counter(planted(one, mistake) for one in chosen if one.optimizer != "LBFGS")
             else:
                 found = Counter(planted_entries(seed, dtype, mistake) for seed in range(50))
             share = found["found"] / found.total()

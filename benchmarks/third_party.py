@@ -118,7 +118,7 @@ def _of_tensor(function: Callable[..., Any], inputs: Inputs, varied: list[Tensor
 def _slope(
     function: Callable[..., Any], inputs: Inputs, tensor: Tensor, direction: Tensor, step: float, seed: int
 ) -> float:
-    """Return a central difference, with the tensor moved in place as an optimiser would and put back."""
+    """Return a central difference, with the tensor moved in place as an optimizer would and put back."""
     kept, total = tensor.detach().clone(), 0.0
     try:
         for count, weight in WEIGHTS.items():

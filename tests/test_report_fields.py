@@ -107,7 +107,7 @@ def test_a_right_gradient_costs_five_evaluations_and_one_pullback():
     assert (cost.evaluations, cost.pullbacks) == (5, 1)
 
 
-def test_the_subject_is_told_in_the_users_words():
+def test_the_subject_is_reported_in_the_users_words():
     subject = check(torch.sin, point(2, 3), seed=0).subject
 
     assert subject.name == "sin"

@@ -1,4 +1,4 @@
-"""What a type checker tells the users of gradproof: the types of results, and their mistakes."""
+"""What a type checker reports to the users of gradproof: the types of results, and their mistakes."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_results_have_the_documented_types(complaints):
     assert complaints["right"] == set()
 
 
-def test_every_mistake_is_told_to_the_user(complaints):
+def test_every_mistake_is_reported_to_the_user(complaints):
     lines = MISTAKES.splitlines()
 
     assert [lines[number - 1] for number in sorted(complaints["mistakes"])] == lines[6:]

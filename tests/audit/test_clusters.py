@@ -49,7 +49,7 @@ def test_an_engine_that_is_not_installed_is_named(package, kind, monkeypatch):
         kind("")
 
 
-def test_a_dask_scheduler_that_is_not_there_is_told(monkeypatch):
+def test_a_dask_scheduler_that_is_not_there_is_reported(monkeypatch):
     pytest.importorskip("distributed", reason="distributed is an optional extra, which is not installed")
     monkeypatch.setattr("gradproof.audit.executors.dask.REACHED", 0.5)
 

@@ -61,7 +61,7 @@ def test_options_may_come_first_and_select(audit):
         (("torch-ops", "--journal", "absent/folder/a.db"), "cannot be written"),
     ],
 )
-def test_misuse_is_told_in_words(audit, arguments, says):
+def test_misuse_is_reported_in_words(audit, arguments, says):
     assert says in audit(*arguments)[1]
 
 

@@ -109,7 +109,7 @@ def test_a_source_at_fault_ends_the_sweep_and_loses_nothing(file, cases, says, k
         assert journal.counts() == kept
 
 
-def test_a_journal_with_results_is_not_written_without_being_asked(file):
+def test_a_journal_with_results_is_not_written_without_permission(file):
     swept(file, [case(audit_cases.skipped)])
 
     with pytest.raises(JournalError, match=r"holds 1 results. Pass --resume"):
@@ -164,7 +164,7 @@ def test_a_journal_of_a_newer_version_is_refused(file):
         Journal.to_read(file)
 
 
-def test_a_journal_that_another_program_locks_is_told(file, monkeypatch):
+def test_a_journal_that_another_program_locks_is_reported(file, monkeypatch):
     swept(file, [])
     other = sqlite3.connect(file, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
@@ -175,7 +175,7 @@ def test_a_journal_that_another_program_locks_is_told(file, monkeypatch):
     other.close()
 
 
-def test_a_full_disk_is_told_and_what_ended_is_kept(file):
+def test_a_full_disk_is_reported_and_what_ended_is_kept(file):
     with Journal.to_write(file, source="mine") as journal:
         journal.record(PASSED, pickled=b"", tags=())
         journal._connection.execute("PRAGMA max_page_count = 1")
@@ -184,14 +184,14 @@ def test_a_full_disk_is_told_and_what_ended_is_kept(file):
         assert journal.counts() == {"pass": 1}
 
 
-def test_a_read_only_journal_is_told(file):
+def test_a_read_only_journal_is_reported(file):
     swept(file, [])
 
     with Journal.to_read(file) as journal, pytest.raises(JournalError, match="is read-only"):
         journal.record(PASSED, pickled=b"", tags=())
 
 
-def test_a_journal_that_is_not_there_is_told(tmp_path):
+def test_a_journal_that_is_not_there_is_reported(tmp_path):
     with pytest.raises(JournalError, match="There is no journal"):
         Journal.to_read(tmp_path / "absent.db")
 

@@ -102,7 +102,7 @@ def test_a_comparison_is_a_case(processes):
     assert outcome(processes, case(audit_cases.compared, entry="compare"))["compared"].outcome is Outcome.PASS
 
 
-def test_a_factory_that_returns_something_else_is_told_what_to_return(processes):
+def test_a_factory_that_returns_something_else_is_reported_with_what_to_return(processes):
     found = outcome(processes, case(audit_cases.compared))["compared"]
 
     assert found.outcome is Outcome.ERROR

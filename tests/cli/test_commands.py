@@ -258,7 +258,7 @@ def test_json_and_html_are_written(gradproof, here):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-def test_misuse_is_told_in_words(gradproof, arguments, says):
+def test_misuse_is_reported_in_words(gradproof, arguments, says):
     result = gradproof(*arguments)
 
     assert result.exit_code == 2, result.output
@@ -397,7 +397,7 @@ def test_the_exit_code_tells_what_stopped_a_check(gradproof, name, code, says):
     assert says in result.stderr
 
 
-def test_a_missing_framework_is_told(gradproof, monkeypatch):
+def test_a_missing_framework_is_reported(gradproof, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     result = gradproof("check", "math:sin", "randn(3)")
 
@@ -405,7 +405,7 @@ def test_a_missing_framework_is_told(gradproof, monkeypatch):
     assert "PyTorch is not installed" in result.stderr
 
 
-def test_an_error_of_gradproof_itself_is_told_as_such(gradproof, monkeypatch):
+def test_an_error_of_gradproof_itself_is_reported_as_such(gradproof, monkeypatch):
     monkeypatch.setattr("gradproof.cli.commands._inputs", lambda *_: 1 / 0)
     result = gradproof("check", "torch:sin", "randn(3)")
 
@@ -413,7 +413,7 @@ def test_an_error_of_gradproof_itself_is_told_as_such(gradproof, monkeypatch):
     assert "gradproof itself raised ZeroDivisionError" in result.stderr
 
 
-def test_a_file_that_cannot_be_written_is_told_before_the_check(gradproof, here):
+def test_a_file_that_cannot_be_written_is_reported_before_the_check(gradproof, here):
     result = gradproof("check", "mine:Half.apply", "randn(3)", "--json", "mine.py/a.json", "--html", "b.html")
 
     assert result.exit_code == 2

@@ -90,7 +90,7 @@ def test_a_large_sparse_tensor_takes_memory_for_its_entries_alone():
     assert made("csr(1000000, 1000000, density=1e-9)").detach().values().shape == (1000,)
 
 
-def test_blocks_have_the_size_asked_for():
+def test_blocks_have_the_size_requested():
     assert made("bsr(6, 4, blocksize=(3, 2))").detach().values().shape[1:] == (3, 2)
 
 
@@ -136,6 +136,6 @@ def test_nothing_is_evaluated_that_is_not_on_the_list(text):
         ("(" * 400 + ")" * 400, "no expression|cannot be made"),
     ],
 )
-def test_what_cannot_be_made_is_told_in_words(text, says):
+def test_what_cannot_be_made_is_reported_in_words(text, says):
     with pytest.raises(InputError, match=says):
         made(text)

@@ -35,12 +35,12 @@ def test_every_keyword_of_torchs_checks_has_a_row(name):
 
 
 @pytest.mark.parametrize("name", ["gradcheck", "gradgradcheck"])
-def test_torchs_defaults_are_told_as_they_are(name):
+def test_torchs_defaults_are_documented_as_they_are(name):
     text = text_of("migrating.md")
     for keyword, parameter in inspect.signature(getattr(torch.autograd, name)).parameters.items():
-        told = re.findall(rf"^\| `{keyword}` \| `(.*?)` \|", text, flags=re.MULTILINE)
-        if parameter.default is not inspect.Parameter.empty and told:
-            assert any(ast.literal_eval(each) == parameter.default for each in told), keyword
+        documented = re.findall(rf"^\| `{keyword}` \| `(.*?)` \|", text, flags=re.MULTILINE)
+        if parameter.default is not inspect.Parameter.empty and documented:
+            assert any(ast.literal_eval(each) == parameter.default for each in documented), keyword
 
 
 @pytest.mark.parametrize("name", gradproof.__all__)
@@ -48,7 +48,7 @@ def test_every_public_name_is_in_the_api(name):
     assert f":: gradproof.{name}\n" in text_of("api.md")
 
 
-def test_every_command_is_told():
+def test_every_command_is_documented():
     for command in main.commands:
         assert f"gradproof {command}" in text_of("command_line.md")
 
@@ -62,7 +62,7 @@ def test_the_hooks_before_a_commit_use_the_ruff_of_the_constraints():
     assert set(hooks) == set(pinned)
 
 
-def test_every_option_of_the_pytest_plugin_is_told():
+def test_every_option_of_the_pytest_plugin_is_documented():
     shown = subprocess.check_output([sys.executable, "-m", "pytest", "--help"], text=True)
     options = set(re.findall(r"--gradproof-\w+", shown))
 
@@ -70,7 +70,7 @@ def test_every_option_of_the_pytest_plugin_is_told():
     assert all(option in text_of("pytest.md") for option in options)
 
 
-def test_every_field_of_a_report_is_told():
+def test_every_field_of_a_report_is_documented():
     for field in gradproof.Report.__dataclass_fields__:
         assert f"`{field}`" in text_of("reports.md")
 
@@ -78,16 +78,16 @@ def test_every_field_of_a_report_is_told():
 @pytest.mark.parametrize("page", ["what_is_checked.md", "diagnosing.md"])
 def test_every_reason_has_a_row(page):
     rows = re.findall(r"^\| (`.*?`) \|", text_of(page), flags=re.MULTILINE)
-    told = {value for row in rows for value in re.findall(r"`([a-z-]+)`", row)}
+    documented = {value for row in rows for value in re.findall(r"`([a-z-]+)`", row)}
 
-    assert {reason.value for reason in gradproof.Reason} <= told
+    assert {reason.value for reason in gradproof.Reason} <= documented
 
 
 def test_every_contract_has_a_row():
     rows = re.findall(r"^\| (`.*?`) \|", text_of("what_is_checked.md"), flags=re.MULTILINE)
-    told = {value for row in rows for value in re.findall(r"`([a-z-]+)`", row)}
+    documented = {value for row in rows for value in re.findall(r"`([a-z-]+)`", row)}
 
-    assert {name.value for name in ContractName} <= told
+    assert {name.value for name in ContractName} <= documented
 
 
 def test_the_readme_shows_what_both_checks_say():
@@ -110,10 +110,10 @@ def test_the_folders_that_a_newcomer_is_sent_to_exist(page):
         assert (DOCS.parent / "src" / "gradproof" / path).exists(), path
 
 
-def test_the_explanations_are_told_in_their_order_with_their_reasons():
-    told = re.findall(r"^\| `(\w+)` \| ([a-z-]+) \|", text_of("design.md"), flags=re.MULTILINE)
+def test_the_explanations_are_documented_in_their_order_with_their_reasons():
+    documented = re.findall(r"^\| `(\w+)` \| ([a-z-]+) \|", text_of("design.md"), flags=re.MULTILINE)
 
-    assert told == [(type(each).__name__, each.reason.value) for each in EXPLANATIONS]
+    assert documented == [(type(each).__name__, each.reason.value) for each in EXPLANATIONS]
 
 
 def test_the_modules_that_the_design_names_exist():

@@ -87,7 +87,7 @@ def test_one_wrong_entry_of_the_jacobian_is_found_and_located(inputs, outputs, s
     assert abs(entry.claimed - entry.numerical - 0.01) <= entry.bar + 1e-8
 
 
-def test_two_wrong_entries_in_two_arguments_are_told_apart():
+def test_two_wrong_entries_in_two_arguments_are_distinguished():
     matrix = np.random.default_rng(1).normal(size=(5, 6)) / 6
     error = np.zeros((5, 6))
     error[1, 0], error[4, 5] = 0.1, -0.2
@@ -166,7 +166,7 @@ def test_an_error_of_four_times_the_resolution_in_one_entry_is_found(size, name,
     assert wrong.verdict is Verdict.FAIL
 
 
-def test_a_right_pushforward_is_asked_for_once_a_probe():
+def test_a_right_pushforward_is_computed_once_a_probe():
     subject = elementwise(np.sin, np.cos, np.linspace(0.3, 1.2, 5))
     judged_forward(subject, probes=3)
 

@@ -140,7 +140,7 @@ def test_a_pushforward_without_a_rule_is_a_failure_that_says_so():
     assert "no jvp" in judgement.message
 
 
-def test_a_pushforward_that_raises_only_when_asked_again_is_a_failure_too():
+def test_a_pushforward_that_raises_only_when_called_again_is_a_failure_too():
     calls = []
 
     def tangent(x, v):

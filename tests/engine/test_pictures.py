@@ -90,7 +90,7 @@ def test_a_claim_that_is_not_finite_has_no_remainders():
         assert reading.steps == ()
 
 
-def test_outputs_that_are_not_finite_and_not_asked_about_leave_the_remainders_finite():
+def test_outputs_that_are_not_finite_and_not_probed_leave_the_remainders_finite():
     subject = elementwise(
         lambda x: np.where(x > 1, np.inf, np.sin(x)),
         lambda x: np.where(x > 1, 0.0, np.cos(x)) + 0.1,

@@ -77,13 +77,13 @@ def test_a_span_varies_the_coordinates_within_it_alone():
     assert np.flatnonzero(probe.ladder.direction).tolist() == [1, 2]
 
 
-def test_an_error_outside_the_span_is_not_asked_about():
+def test_an_error_outside_the_span_is_not_probed():
     (probe,) = probe_direction(sine([1.0, 2.0, 3.0, 4.0], np.array([9.0, 0, 0, 0])), 0, Probing(), (1, 3))
 
     assert probe.agrees
 
 
-def test_a_step_that_is_asked_for_is_the_step_that_is_taken():
+def test_a_step_that_is_requested_is_the_step_that_is_taken():
     (probe,) = probe_direction(sine([100.0, 200.0]), 0, Probing(step=1e-4))
 
     assert np.all(abs(probe.ladder.direction) <= 1.0001e-4)

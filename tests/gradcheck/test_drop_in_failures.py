@@ -143,7 +143,7 @@ def test_whole_numbers_as_outputs_are_true(gradcheck):
     ids=["torch", "gradproof"],
 )
 @pytest.mark.parametrize("given", [5, "a", (None,)], ids=str)
-def test_incoming_gradients_that_are_no_tensors_are_an_error_whatever_is_asked_for(given, gradgradcheck):
+def test_incoming_gradients_that_are_no_tensors_are_an_error_whatever_is_requested(given, gradgradcheck):
     with pytest.raises((ValueError, TypeError, AttributeError)):
         gradgradcheck(torch.sin, positive(3), given, raise_exception=False)
 

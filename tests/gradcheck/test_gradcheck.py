@@ -262,7 +262,7 @@ def test_nothing_of_the_callers_is_changed():
 
 
 @pytest.mark.parametrize("fast_mode", [True, False])
-def test_a_gradient_of_another_sparse_layout_fails_whatever_is_asked_of_dtypes(fast_mode):
+def test_a_gradient_of_another_sparse_layout_fails_whatever_is_requested_of_dtypes(fast_mode):
     class AsCoo(torch.autograd.Function):
         @staticmethod
         def forward(ctx, a):

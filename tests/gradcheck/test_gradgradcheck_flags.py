@@ -67,7 +67,7 @@ class TangentCube(torch.autograd.Function):
 
 
 @both_speeds
-def test_a_wrong_forward_over_reverse_is_found_where_it_is_asked_for(fast_mode):
+def test_a_wrong_forward_over_reverse_is_found_where_it_is_requested(fast_mode):
     options = {"fast_mode": fast_mode, "raise_exception": False}
 
     assert gradproof.gradgradcheck(TangentCube.apply, positive(3), **options) is True
@@ -75,7 +75,7 @@ def test_a_wrong_forward_over_reverse_is_found_where_it_is_asked_for(fast_mode):
 
 
 @both_speeds
-def test_a_wrong_reverse_over_reverse_does_not_matter_where_it_is_not_asked_for(fast_mode):
+def test_a_wrong_reverse_over_reverse_does_not_matter_where_it_is_not_requested(fast_mode):
     options = {"check_rev_over_rev": False, "check_fwd_over_rev": True, "check_undefined_grad": False}
     found = gradproof.gradgradcheck(
         TangentCube.apply, positive(3), fast_mode=fast_mode, raise_exception=False, **options

@@ -69,7 +69,7 @@ def test_a_mistake_beside_a_constant_of_a_larger_size_fails(size, coverage):
 @pytest.mark.parametrize("coverage", ["probe", "full"])
 @pytest.mark.parametrize("unit", [1.0, 1e6, 1e50])
 @pytest.mark.parametrize("factors", [(1, 1), (1.01, 1), (1, 1.01)])
-def test_arguments_of_very_different_units_are_told_apart(factors, unit, coverage):
+def test_arguments_of_very_different_units_are_distinguished(factors, unit, coverage):
     torch.manual_seed(0)
     a = (torch.randn(3, dtype=torch.float64) / unit).requires_grad_()
     b = (torch.randn(3, dtype=torch.float64) * unit).requires_grad_()
@@ -107,7 +107,7 @@ def test_a_wrong_factor_behind_a_cast_to_single_precision_is_found(coverage):
 
 
 @pytest.mark.parametrize("coverage", ["probe", "full"])
-def test_an_error_that_only_rounding_hides_is_told_in_a_note(coverage):
+def test_an_error_that_only_rounding_hides_is_noted(coverage):
     def backward(g, x):
         gradient = g * x.cos()
         gradient[2] *= 1.03

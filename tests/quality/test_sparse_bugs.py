@@ -276,7 +276,7 @@ def test_that_torch_s_zeros_of_an_undefined_gradient_store_nothing_is_not_held_a
 
 
 @pytest.mark.parametrize("name", ["COO", "CSR"])
-def test_a_backward_that_asked_for_none_and_cannot_take_it_is_found(name):
+def test_a_backward_that_requests_none_and_cannot_take_it_is_found(name):
     report = gradproof.check(lambda tensor: ByPosition.apply(tensor, False), sparse_point(name), masked=True, seed=0)
 
     assert [finding.kind for finding in report.findings] == ["undefined"]

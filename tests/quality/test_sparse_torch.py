@@ -46,7 +46,7 @@ def test_the_masked_product_passes_as_masked_and_fails_as_a_product(name, covera
 
 
 @pytest.mark.parametrize("coverage", ["probe", "full"])
-def test_to_dense_is_told_from_its_masked_twin(coverage):
+def test_to_dense_is_distinguished_from_its_masked_twin(coverage):
     verdicts = {
         (masked, twin): gradproof.check(
             lambda s, twin=twin: s.to_dense(masked_grad=twin),
@@ -248,7 +248,7 @@ def test_what_torch_spreads_out_only_where_it_requires_grad_passes_through_its_w
     assert gradcheck(lambda tensor: -tensor, (sparse_point(name),), masked=masked, fast_mode=fast_mode) is True
 
 
-def test_an_output_that_changes_its_layout_is_told_with_both_layouts():
+def test_an_output_that_changes_its_layout_is_reported_with_both_layouts():
     def function(x):
         return x * 2 if x[0] == 1 else (x * 2).to_sparse()
 

@@ -211,7 +211,7 @@ def test_an_infinite_error_is_as_dark_as_can_be():
     assert heat(mapped([[math.inf, 1.0]])).shades[4] == "M0 0h2v1h-2z"
 
 
-def test_tensors_are_told_apart_by_edges_and_names():
+def test_tensors_are_distinguished_by_edges_and_names():
     picture = heat(mapped([[1.0] * 20], columns=places(("weight", 16), ("bias", 4))))
 
     assert [(label.text, label.lane) for label in picture.columns] == [("weight", 0), ("bias", 0)]

@@ -222,7 +222,7 @@ def test_a_short_check_is_silent(monkeypatch, wanted):
     assert terminal.getvalue() == ""
 
 
-def test_a_check_that_is_asked_for_silence_is_silent(monkeypatch):
+def test_a_check_without_progress_is_silent(monkeypatch):
     terminal = looked_at(monkeypatch)
     monkeypatch.setattr(progress, "PATIENCE", -1.0)
     gradproof.check(torch.sin, ramp(5), coverage="full", progress=False)

@@ -1,4 +1,4 @@
-"""What cannot work is told in words, before anything is changed."""
+"""What cannot work is reported in words, before anything is changed."""
 
 import pytest
 import torch
@@ -70,7 +70,7 @@ CASES = {
     "chance in one dimension": lambda: Pattern.random((3,), 0.5),
     "chance in a negative shape": lambda: Pattern.random((-3, 2), 0.5),
     "a strided pattern": lambda: Pattern(torch.strided, (2, 2), ()),
-    "an optimiser of one tensor": lambda: optimizer(torch.optim.SGD, EYE.clone().requires_grad_(), lr=0.1),
+    "an optimizer of one tensor": lambda: optimizer(torch.optim.SGD, EYE.clone().requires_grad_(), lr=0.1),
     "a loss that is a number": lambda: check_step(lambda: None, 3.0, [torch.ones(1, requires_grad=True)]),
     "whole numbers to train": lambda: SparseLinear(2, 2, density=1.0, dtype=torch.long),
     "nothing to clip": lambda: clip_grad_norm_(None, 1.0),
@@ -83,7 +83,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_bad_input_is_told(case):
+def test_bad_input_is_reported(case):
     with pytest.raises(InputError):
         case()
 

@@ -11,7 +11,7 @@ from gradproof import InputError, Reason, Verdict, check_step
 from gradproof.sparse import Pattern, SparseLinear, apply_gradient_, matmul, optimizer, unpack
 from support.sparse_matrices import LAYOUTS, sparse_matrix
 
-OPTIMISERS = {
+OPTIMIZERS = {
     "SGD": {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01},
     "AdamW": {"lr": 0.01},
     "Adagrad": {"lr": 0.1},
@@ -32,12 +32,12 @@ def regression(layout, dtype):
 
 @pytest.mark.parametrize(
     ("name", "dtype"),
-    [*((name, torch.float64) for name in OPTIMISERS), ("AdamW", torch.float32), ("SGD", torch.complex128)],
+    [*((name, torch.float64) for name in OPTIMIZERS), ("AdamW", torch.float32), ("SGD", torch.complex128)],
 )
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_steps_on_sparse_leaves_are_verified(layout, name, dtype):
     a, loss = regression(layout, dtype)
-    steps = optimizer(getattr(torch.optim, name), [a], **OPTIMISERS[name])
+    steps = optimizer(getattr(torch.optim, name), [a], **OPTIMIZERS[name])
 
     for _ in range(3):
         before = float(loss().detach())
@@ -203,7 +203,7 @@ def test_a_step_that_drowns_in_rounding_is_judged_by_longer_ones():
     assert kinds(wrong) == ["prediction"]
 
 
-def test_a_loss_that_refuses_values_far_from_the_step_is_not_asked_again():
+def test_a_loss_that_refuses_values_far_from_the_step_is_not_evaluated_again():
     x = torch.full((3,), 2.0, requires_grad=True)
 
     def loss():

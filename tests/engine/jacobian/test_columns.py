@@ -38,7 +38,7 @@ def test_several_steps_are_the_same_as_one_after_the_other(some):
     )
 
 
-def test_a_column_is_asked_about_a_step_once(whole, some):
+def test_a_column_is_evaluated_once_a_step(whole, some):
     direction = some.direction(0, Step(1e-3))
     before = whole.evaluations
     some.evaluate(direction, 1.0)
@@ -47,7 +47,7 @@ def test_a_column_is_asked_about_a_step_once(whole, some):
     assert whole.evaluations - before == 2
 
 
-def test_the_point_itself_is_asked_about_anew(whole, some):
+def test_the_point_itself_is_evaluated_anew(whole, some):
     direction = some.direction(0, Step(1e-3))
     before = whole.evaluations
     some.evaluate(direction, 0.0)

@@ -36,14 +36,14 @@ def test_a_dense_jacobian_takes_two_evaluations_a_column(mode):
     assert subject.evaluations == 2 * PATTERNS["dense"].shape[1]
 
 
-def test_a_pullback_is_asked_for_once_a_row():
+def test_a_pullback_is_computed_once_a_row():
     subject = mixing("dense", 0)
     judged_fully(subject)
 
     assert (subject.pullbacks, subject.pushforwards) == (PATTERNS["dense"].shape[0], 0)
 
 
-def test_a_pushforward_is_asked_for_once_a_column():
+def test_a_pushforward_is_computed_once_a_column():
     subject = mixing("dense", 0)
     judged_fully(subject, "forward")
 

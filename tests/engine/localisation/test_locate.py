@@ -172,7 +172,7 @@ def test_the_search_finds_every_hidden_coordinate_across_any_tensors(size, hidde
     assert found.left == []
 
 
-def test_the_search_stops_at_the_most_that_were_asked_for_and_says_what_is_left():
+def test_the_search_stops_at_the_most_that_were_requested_and_says_what_is_left():
     found = search(64, [(0, 64)], lambda low, high: float(high - low), threshold=0.5, whole=64.0, most=3)
 
     assert len(found.found) == 3
@@ -191,7 +191,7 @@ def test_the_search_for_one_coordinate_asks_once_a_split(size):
     assert len(asked) == math.log2(size)
 
 
-def test_tensors_are_told_apart_before_they_are_split():
+def test_tensors_are_distinguished_before_they_are_split():
     asked = []
 
     def residual(low, high):

@@ -65,7 +65,7 @@ def test_a_graph_convolution_sums_what_arrives(features):
     assert torch.allclose(layer(x), layer.linear(adjacency @ x))
 
 
-def test_softmax_weighs_what_arrives_at_each_node():
+def test_softmax_weights_what_arrives_at_each_node():
     layer = graph_layer(normalization="softmax", features=(1, 1))
     with torch.no_grad():
         layer.linear.weight.fill_(1.0)
@@ -169,16 +169,16 @@ def test_mixed_precision_trains():
 
 
 @pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.SGD])
-def test_layers_train_with_torchs_own_optimisers(kind):
+def test_layers_train_with_torchs_own_optimizers(kind):
     net = nn.Sequential(GraphConvolution(3, 8, edge_index=RING, nodes=4), nn.Tanh(), SparseLinear(8, 2, density=0.5))
     x, y = torch.randn(10, 4, 3), torch.randn(10, 4, 2)
-    optimiser = kind(net.parameters(), lr=0.05)
+    optimizer = kind(net.parameters(), lr=0.05)
     losses = []
     for _ in range(50):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss = (net(x) - y).square().mean()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         losses.append(float(loss.detach()))
 
     assert losses[-1] < 0.95 * losses[0]

@@ -1,4 +1,4 @@
-"""Every optimiser of torch's on sparse leaves: to the bit what it does to a strided vector of the stored entries."""
+"""Every optimizer of torch's on sparse leaves: to the bit what it does to a strided vector of the stored entries."""
 
 import copy
 import time
@@ -10,7 +10,7 @@ from gradproof import InputError
 from gradproof.sparse import Pattern, clip_grad_norm_, clip_grad_value_, optimizer, repack, unpack, values_parameter
 from support.sparse_matrices import LAYOUTS, sparse_matrix
 
-OPTIMISERS = {
+OPTIMIZERS = {
     "SGD": {"lr": 0.1},
     "SGD with momentum and decay": {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.1, "nesterov": True},
     "Adam": {"lr": 0.1, "amsgrad": True},
@@ -38,29 +38,29 @@ def loss_of(values):
     return (values.reshape(-1) - 1).pow(4).mul(torch.linspace(0.5, 2, values.numel(), dtype=values.dtype)).sum()
 
 
-def trained(optimiser, loss, *, steps=5, scheduler=None):
+def trained(optimizer, loss, *, steps=5, scheduler=None):
     def closure():
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         value = loss()
         value.backward()
         return value
 
     for _ in range(steps):
-        optimiser.step(closure)
+        optimizer.step(closure)
         if scheduler is not None:
             scheduler.step()
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("name", OPTIMISERS)
+@pytest.mark.parametrize("name", OPTIMIZERS)
 def test_a_sparse_leaf_is_stepped_as_a_strided_vector_of_its_entries(name, layout):
     a = sparse_matrix(layout)
     indices = [index.clone() for index in Pattern.of(a).indices]
     twin = a.detach().values().clone().requires_grad_()
     start = twin.detach().clone()
 
-    trained(optimizer(kind_of(name), [a], **OPTIMISERS[name]), lambda: loss_of(unpack(a)[0]))
-    trained(kind_of(name)([twin], **OPTIMISERS[name]), lambda: loss_of(twin))
+    trained(optimizer(kind_of(name), [a], **OPTIMIZERS[name]), lambda: loss_of(unpack(a)[0]))
+    trained(kind_of(name)([twin], **OPTIMIZERS[name]), lambda: loss_of(twin))
 
     assert a.detach().values().equal(twin.detach())
     assert not twin.detach().equal(start)
@@ -91,7 +91,7 @@ def test_a_strided_gradient_is_read_at_the_stored_entries():
     assert torch.allclose(a.detach().values(), before - 1)
 
 
-def test_zeros_take_the_place_of_gradients_where_that_is_asked_for():
+def test_zeros_take_the_place_of_gradients_where_that_is_requested():
     a = sparse_matrix("bsr")
     sgd = optimizer(torch.optim.SGD, [a], lr=1.0)
     unpack(a)[0].sum().backward()
@@ -161,7 +161,7 @@ def test_training_goes_on_from_a_saved_state():
     assert b.detach().values().equal(a.detach().values())
 
 
-def test_a_state_is_that_of_the_strided_optimiser():
+def test_a_state_is_that_of_the_strided_optimizer():
     a = sparse_matrix("csr")
     twin = a.detach().values().clone().requires_grad_()
     ours, theirs = optimizer(torch.optim.Adam, [a]), torch.optim.Adam([twin])

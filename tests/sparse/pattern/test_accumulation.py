@@ -28,7 +28,7 @@ def uses_of(leaf):
         weights, converted((weights * (weights % 3 == 0)).to_sparse(len(leaf.shape) - leaf.dense_dim()), "coo")
     )
 
-    def weighed(tensor):
+    def weighted(tensor):
         return (unpack(tensor)[0] * unpack(mask(weights, tensor.detach()))[0]).sum()
 
     def unpacked(leaf, *, masked):
@@ -36,17 +36,17 @@ def uses_of(leaf):
         return (values * unpack(mask(weights, pattern))[0]).sum()
 
     uses = {
-        "entries": (weighed, weights * stored),
+        "entries": (weighted, weights * stored),
         "unpack, masked": (lambda leaf: unpacked(leaf, masked=True), weights * stored),
         "unpack": (lambda leaf: unpacked(leaf, masked=False), weights),
-        "mask": (lambda leaf: weighed(mask(leaf, other)), weights * stored_mask(other)),
+        "mask": (lambda leaf: weighted(mask(leaf, other)), weights * stored_mask(other)),
         "strided": (lambda leaf: (convert(leaf, torch.strided) * weights).sum(), weights),
     }
     for target in LAYOUTS:
         made = converted(leaf.detach(), target)
         if made.layout is not leaf.layout:
             uses[target] = (
-                lambda leaf, target=target: weighed(converted(leaf, target)),
+                lambda leaf, target=target: weighted(converted(leaf, target)),
                 weights * stored_mask(made),
             )
     return uses

@@ -98,7 +98,7 @@ def test_keys_of_a_large_grid_do_not_overflow_int32_indices():
 
 @EXAMPLES_OF_EACH
 @given(sample=samples(), data=st.data())
-def test_on_cells_stores_the_cells_asked_for_and_is_well_formed(sample, data):
+def test_on_cells_stores_the_cells_requested_and_is_well_formed(sample, data):
     like, grid = sample.tensor, grid_of(sample.tensor)
     wanted = data.draw(st.lists(st.integers(0, grid.cells - 1), unique=True, max_size=8)) if grid.cells else []
 

@@ -162,7 +162,7 @@ def test_edges_carry_messages_from_sources_to_targets():
 
 
 @given(rows=st.integers(1, 30), columns=st.integers(1, 30), density=st.floats(0, 1))
-def test_a_random_pattern_has_the_density_asked_for(rows, columns, density):
+def test_a_random_pattern_has_the_density_requested(rows, columns, density):
     pattern = Pattern.random((rows, columns), density)
 
     assert pattern.entries == round(density * rows * columns)

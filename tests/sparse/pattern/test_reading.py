@@ -73,25 +73,25 @@ def test_the_index_of_an_entry_is_where_it_lies(template):
 @pytest.mark.parametrize(("one", "other"), PAIRS)
 @settings(max_examples=6)
 @given(data=st.data())
-def test_what_is_stored_elsewhere_is_told_and_nothing_else(one, other, data):
+def test_what_is_stored_elsewhere_is_reported_and_nothing_else(one, other, data):
     template, read = data.draw(pairs(one, other))
-    told = []
+    found = []
 
-    EntryReader(template.tensor).read(read.tensor, lambda keys, values: told.append((keys, values)))
+    EntryReader(template.tensor).read(read.tensor, lambda keys, values: found.append((keys, values)))
 
     here, there = set(template.entries()), set(read.entries())
-    elsewhere = sum(values.sum() for _, values in told)
+    elsewhere = sum(values.sum() for _, values in found)
     expected = sum((read.dense[index] for index in there - here), torch.zeros((), dtype=torch.float64))
     torch.testing.assert_close(torch.as_tensor(elsewhere, dtype=torch.float64), expected)
-    assert any(values.numel() for _, values in told) == bool(there - here)  # an entry may hold no number at all
-    assert all(len(keys) == len(values) == len(keys.unique()) for keys, values in told)
+    assert any(values.numel() for _, values in found) == bool(there - here)  # an entry may hold no number at all
+    assert all(len(keys) == len(values) == len(keys.unique()) for keys, values in found)
 
 
-def test_what_is_stored_elsewhere_is_told_of_an_empty_template():
-    template, told = build(Form("COO", (), (4, 6)), [[]]).tensor, []
-    EntryReader(template).read(example("COO").tensor, lambda keys, values: told.append((keys, values)))
+def test_what_is_stored_elsewhere_is_reported_of_an_empty_template():
+    template, found = build(Form("COO", (), (4, 6)), [[]]).tensor, []
+    EntryReader(template).read(example("COO").tensor, lambda keys, values: found.append((keys, values)))
 
-    assert len(told[0][0]) == 4
+    assert len(found[0][0]) == 4
 
 
 def test_duplicates_are_summed():

@@ -58,7 +58,7 @@ def test_a_rule_of_torch_that_raises_is_a_note_in_the_group():
     assert any("All rules involved are torch's own" in note for note in report.notes)
 
 
-def test_a_forward_that_refuses_misaligned_inputs_is_told_about_in_a_note():
+def test_a_forward_that_refuses_misaligned_inputs_is_noted():
     def refusing(x):
         if x.storage_offset():
             raise ValueError("pass aligned tensors")

@@ -20,7 +20,7 @@ def test_torchs_own_wrong_rule_for_batches_is_worth_a_note():
     assert any("vmap" in note and "torch's own" in note for note in report.notes)
 
 
-def test_torchs_own_wrong_rule_is_a_finding_where_it_was_asked_about(asked):
+def test_torchs_own_wrong_rule_is_a_finding_where_it_was_named(asked):
     (finding,) = asked("batched", distances, point(5, 3))
 
     assert "differs from that in a loop" in finding.message

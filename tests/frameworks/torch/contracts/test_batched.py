@@ -34,7 +34,7 @@ def doubled(ctx, x):
     return 2 * x
 
 
-def test_right_functions_keep_it_or_say_that_they_cannot_be_asked(right):
+def test_right_functions_keep_it_or_say_that_they_cannot_be_tested(right):
     report = check(*right, contracts=None, seed=5)
 
     assert not [finding for finding in report.findings if finding.kind == "batched"]
@@ -73,7 +73,7 @@ def test_a_backward_that_cannot_be_batched_is_worth_a_note():
     assert any("Contract 'batched': " in note for note in report.notes)
 
 
-def test_a_backward_that_cannot_be_batched_is_a_finding_where_it_was_asked_for(asked):
+def test_a_backward_that_cannot_be_batched_is_a_finding_where_it_was_requested(asked):
     (finding,) = asked("batched", with_context(identity, lambda ctx, g: g * (g.sum().item() * 0 + 1)), point(3))
 
     assert "torch.func.vmap" in finding.message

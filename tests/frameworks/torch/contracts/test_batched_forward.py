@@ -45,7 +45,7 @@ class Flipped(torch.autograd.Function):
         return 2 * x.flip(0), 0
 
 
-def test_right_functions_keep_it_or_say_that_they_cannot_be_asked(right):
+def test_right_functions_keep_it_or_say_that_they_cannot_be_tested(right):
     report = check(*right, modes="forward", contracts=None, seed=5)
 
     assert not [finding for finding in report.findings if finding.kind == "batched-forward"]
@@ -88,7 +88,7 @@ def test_a_function_that_cannot_be_batched_is_worth_a_note():
     assert any("Contract 'batched-forward': " in note for note in report.notes)
 
 
-def test_a_function_that_cannot_be_batched_is_a_finding_where_it_was_asked_for(asked):
+def test_a_function_that_cannot_be_batched_is_a_finding_where_it_was_requested(asked):
     (finding,) = asked("batched-forward", old_style(by_numbers), point(3))
 
     assert "setup_context" in finding.message

@@ -166,7 +166,7 @@ def test_a_compiled_function_is_tested_as_it_is_compiled(asked):
     assert "reads outside of x" in finding.message
 
 
-def test_a_function_that_bypasses_its_arguments_is_told_about_in_a_note():
+def test_a_function_that_bypasses_its_arguments_is_noted():
     x = point(4)
 
     report = check(lambda _: x.sin(), x, contracts="kernel", seed=0)

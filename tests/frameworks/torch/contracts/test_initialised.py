@@ -95,7 +95,7 @@ def test_modes_and_flags_are_as_before():
     assert flags == (torch.are_deterministic_algorithms_enabled(), torch.utils.deterministic.fill_uninitialized_memory)
 
 
-def test_it_is_not_asked_by_default():
+def test_it_is_not_tested_by_default():
     report = check(saving(half_written(torch.empty_like), lambda g, x: 2 * g), point(10), seed=0)
 
     assert "initialised" not in [finding.kind for finding in report.findings]

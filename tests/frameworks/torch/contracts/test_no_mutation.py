@@ -129,7 +129,7 @@ def test_saved_numbers_that_are_not_finite_are_no_change(asked):
     assert asked("no-mutation", with_context(doubled, lambda ctx, g: 2 * g), x) == []
 
 
-def test_what_was_saved_and_written_to_but_is_never_asked_for_is_no_error(asked):
+def test_what_was_saved_and_written_to_but_is_never_requested_is_no_error(asked):
     def forward(ctx, x):
         cosine = x.cos()
         ctx.save_for_backward(cosine)

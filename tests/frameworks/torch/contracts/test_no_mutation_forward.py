@@ -96,7 +96,7 @@ def test_a_function_that_writes_in_place_to_a_copy_keeps_it(asked, dtype):
     assert asked(NAME, lambda x: doubled(x.clone()), point(3, dtype=dtype)) == []
 
 
-def test_it_is_asked_without_being_asked_for():
+def test_it_is_tested_by_default():
     rule = by_jvp(lambda ctx, tangent: tangent.mul_(2 * ctx.saved_tensors[0]))
 
     assert NAME in {finding.kind for finding in check(rule, point(3), modes="forward", seed=0).findings}

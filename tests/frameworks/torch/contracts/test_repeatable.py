@@ -62,7 +62,7 @@ def test_a_backward_that_hands_out_the_same_memory_every_time_keeps_it(asked):
     assert asked("linear", with_context(identity, lambda ctx, g: memory.copy_(g)), point(4)) == []
 
 
-def test_a_difference_of_a_rounding_is_a_note_and_a_failure_where_it_is_asked_for_by_name(asked):
+def test_a_difference_of_a_rounding_is_a_note_and_a_failure_where_it_is_requested_by_name(asked):
     generator = torch.Generator().manual_seed(0)
     reordered = with_context(
         identity, lambda ctx, g: g * (1 + 2e-16 * torch.randint(-2, 3, g.shape, generator=generator, dtype=g.dtype))

@@ -68,7 +68,7 @@ def test_a_jvp_that_adds_a_constant_breaks_it(asked):
     assert "Multiply by the tangent" in finding.hint
 
 
-def test_more_than_two_inputs_are_asked_about_in_two_halves(asked):
+def test_more_than_two_inputs_are_tested_in_two_halves(asked):
     inputs = tuple(point(2, seed=seed) for seed in range(7))
 
     assert asked("undefined-forward", lambda *parts: sum(part.sin() for part in parts), inputs) == []

@@ -94,7 +94,7 @@ def test_a_checkpoint_that_gives_no_gradient_of_chosen_inputs_passes_by_an_ordin
 
 
 @pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad=True")
-def test_the_second_derivative_of_such_a_checkpoint_is_inconclusive_and_told_another_way(dtype):
+def test_the_second_derivative_of_such_a_checkpoint_is_inconclusive_and_explained_in_another_way(dtype):
     def reentrant(x):
         return torch.utils.checkpoint.checkpoint(torch.sin, x, use_reentrant=True)
 

@@ -154,7 +154,7 @@ def test_a_wrong_function_in_a_composition_is_named():
     assert culprit.name == "Modern"
 
 
-def test_the_call_of_a_function_that_is_wrong_is_told_from_those_that_are_right():
+def test_the_call_of_a_function_that_is_wrong_is_distinguished_from_those_that_are_right():
     weight = (torch.arange(4.0).double() + 1).requires_grad_()
 
     def function(x, w):
@@ -255,7 +255,7 @@ def test_dropout_is_no_obstacle():
     assert culprit.name == "Scale in 1 (Layer)"
 
 
-def test_a_lone_function_is_not_asked_about_twice():
+def test_a_lone_function_is_not_judged_twice():
     weight = torch.ones(4, dtype=torch.float64, requires_grad=True)
 
     (culprit,) = culprits(lambda x, w: Scale.apply(x, w, 2.0), (point(2, 4), weight))

@@ -101,7 +101,7 @@ def test_the_hint_for_a_jvp_speaks_of_a_jvp():
     assert "backward" not in report.findings[0].diagnoses[0].hint
 
 
-def test_a_backward_in_single_precision_is_told_by_the_size_of_its_errors():
+def test_a_backward_in_single_precision_is_diagnosed_by_the_size_of_its_errors():
     function = planted("Planted", torch.sin, lambda g, x: (g.float() * x.float().cos()).double())
 
     report = check(function, point(4, 4), seed=0, contracts=(), probes=4)
@@ -251,7 +251,7 @@ class Amplitude(torch.autograd.Function):
         return incoming * number.conj(), incoming * factor
 
 
-def test_a_complex_gradient_for_a_real_input_is_told_in_words():
+def test_a_complex_gradient_for_a_real_input_is_reported_in_words():
     report = check(Amplitude.apply, (point(3), point(3, dtype=torch.complex128)), seed=0)
 
     assert report.verdict is Verdict.FAIL

@@ -61,7 +61,7 @@ def test_a_function_in_other_units_gets_the_same_verdict(coverage, factor, input
 
 
 @coverages
-def test_wrong_entries_are_told_in_the_units_of_the_user(coverage):
+def test_wrong_entries_are_reported_in_the_units_of_the_user(coverage):
     report = check(lambda x: (x + x.detach()) * 1e200, ramp(3, 1e-100), coverage=coverage, seed=1)
     entry = report.findings[0].entries[0]
 

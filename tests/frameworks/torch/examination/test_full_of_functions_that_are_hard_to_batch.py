@@ -202,7 +202,7 @@ class _Twice(torch.autograd.Function):
         return 3 * x, 0
 
 
-def test_a_backward_that_is_wrong_in_batches_is_asked_one_by_one():
+def test_a_backward_that_is_wrong_in_batches_is_evaluated_one_by_one():
     assert full(WrongBackwardInBatches.apply, point(12)).verdict is Verdict.PASS
 
 

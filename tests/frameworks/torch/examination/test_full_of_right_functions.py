@@ -147,7 +147,7 @@ def test_an_error_in_low_precision_is_found(dtype):
     assert full(wrong, positive(12, dtype=torch.float32).detach().to(dtype).requires_grad_()).verdict is Verdict.FAIL
 
 
-def test_all_contracts_may_be_asked_for_as_well():
+def test_all_contracts_may_be_requested_as_well():
     assert check(torch.sin, point(12), coverage="full").passed
     assert check(nn.Linear(3, 4).double(), point(5, 3), coverage="full").passed
 

@@ -1,4 +1,4 @@
-"""The jvp of a Function of one's own: wrong ones fail, missing ones are told, both modes are told apart."""
+"""The jvp of a Function of one's own: wrong ones fail, missing ones are reported, both modes are distinguished."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def test_by_default_a_missing_jvp_is_a_note():
 
 
 @asked_both_ways
-def test_a_missing_jvp_is_a_failure_where_forward_mode_is_asked_for(modes):
+def test_a_missing_jvp_is_a_failure_where_forward_mode_is_requested(modes):
     report = pushed(rule(torch.sin, backward=cosine), point(4), modes=modes)
 
     assert report.verdict is Verdict.FAIL
     assert [(finding.kind, finding.mode) for finding in report.findings] == [("no-forward-rule", "forward")]
 
 
-def test_a_torch_function_without_a_pushforward_is_a_failure_where_forward_mode_is_asked_for():
+def test_a_torch_function_without_a_pushforward_is_a_failure_where_forward_mode_is_requested():
     report = pushed(lambda x: torch.cdist(x, x + 1, p=1.5), point(3, 2))
 
     assert [finding.kind for finding in report.findings] == ["no-forward-rule"]
@@ -96,7 +96,7 @@ def test_a_function_with_a_jvp_and_no_backward_fails_in_reverse():
     assert [(finding.kind, finding.mode) for finding in report.findings] == [("no-backward-rule", "reverse")]
 
 
-def test_a_wrong_jvp_beside_a_right_backward_is_told_from_the_reverse():
+def test_a_wrong_jvp_beside_a_right_backward_is_distinguished_from_the_reverse():
     wrong_jvp = pushed(rule(torch.sin, backward=cosine, jvp=twice_cosine), point(4), modes=BOTH)
     wrong_backward = pushed(rule(torch.sin, backward=twice_cosine, jvp=cosine), point(4), modes=BOTH)
 
@@ -146,7 +146,7 @@ def test_assert_gradients_raises_for_a_wrong_jvp():
         assert_gradients(rule(torch.sin, backward=cosine, jvp=twice_cosine), point(3), seed=0, contracts=())
 
 
-def test_a_forward_that_returns_a_view_of_its_own_tensor_is_told_what_dual_numbers_need():
+def test_a_forward_that_returns_a_view_of_its_own_tensor_is_reported_with_what_dual_numbers_need():
     own = rule(lambda z: (z * z.conj()).real, backward=lambda g, z: 2 * g * z, jvp=lambda t, z: 2 * (z.conj() * t).real)
 
     report = pushed(own, point(3, dtype=torch.complex128), modes=("forward",))

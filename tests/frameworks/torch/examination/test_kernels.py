@@ -63,7 +63,7 @@ def test_a_derivative_that_raises_in_double_precision_alone_is_a_note():
     assert any("In double precision the derivative raises" in note for note in report.notes)
 
 
-def test_a_backward_that_consumes_its_graph_is_noted_and_fails_where_the_contract_is_asked_for():
+def test_a_backward_that_consumes_its_graph_is_noted_and_fails_where_the_contract_is_requested():
     kernel = KINDS["consumes its graph"](torch.tanh, RIGHT)
     x = point(6, dtype=torch.float32)
 

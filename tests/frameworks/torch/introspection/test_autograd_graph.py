@@ -47,7 +47,7 @@ def test_every_node_is_visited_once(x):
     assert sorted(names) == ["MulBackward0", "SinBackward0", "torch::autograd::AccumulateGrad"]
 
 
-def test_functions_of_the_user_are_told_from_those_of_torch(x):
+def test_functions_of_the_user_are_distinguished_from_those_of_torch(x):
     assert set(custom_functions([WithRules.apply(Plain.apply(x.sin())), Plain.apply(x)])) == {WithRules, Plain}
     assert custom_functions([x.sin()]) == []
 

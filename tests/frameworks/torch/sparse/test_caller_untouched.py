@@ -146,7 +146,7 @@ def test_an_input_that_needs_no_gradient_comes_through_as_it_is(name):
 
 
 @pytest.mark.parametrize("masked", [True, False])
-def test_of_two_sparse_inputs_the_one_not_asked_about_comes_through_as_it_is(masked):
+def test_of_two_sparse_inputs_the_one_not_probed_comes_through_as_it_is(masked):
     first, second = (example(name).tensor.requires_grad_() for name in ("CSR", "uncoalesced COO"))
     seen = set()
 

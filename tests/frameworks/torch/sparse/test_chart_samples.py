@@ -68,7 +68,7 @@ def test_a_grid_with_few_free_cells_is_probed_whole():
     assert chart_of(tensor, FULL).size == tensor.numel()
 
 
-def test_a_sample_is_told_in_a_note_and_a_whole_is_not():
+def test_a_sample_is_noted_and_a_whole_is_not():
     large, small = LARGE["CSR"], example("CSR").tensor
 
     assert "of the 10,710 entries that are not stored (masked=False)" in (chart_of(large, FULL).remarks("x")[0])

@@ -46,7 +46,7 @@ def test_under_masked_semantics_the_coordinates_are_the_stored_entries(sample):
 
 @EXAMPLES_OF_EACH
 @given(sample=samples(dtypes=DTYPES))
-def test_under_full_semantics_every_entry_is_a_coordinate_and_those_stored_are_told(sample):
+def test_under_full_semantics_every_entry_is_a_coordinate_and_those_stored_are_marked(sample):
     chart = chart_of(sample.tensor, FULL)
     found = places(chart, sample.tensor)
     stored = set(sample.entries())

@@ -144,7 +144,7 @@ def test_nothing_of_the_tensors_is_changed_where_the_function_raises_beside_the_
     assert weight.tolist() == [1.0, 1.0, 1.0]
 
 
-def test_forward_mode_is_left_out_and_where_it_is_asked_for_the_reason_is_said():
+def test_forward_mode_is_left_out_and_where_it_is_requested_the_reason_is_said():
     function, parameters = closed_over()
 
     assert check(function, parameters).verdict is Verdict.PASS  # though there is a jvp
@@ -153,7 +153,7 @@ def test_forward_mode_is_left_out_and_where_it_is_asked_for_the_reason_is_said()
     assert "uses inputs directly" in report.message
 
 
-def test_many_columns_are_not_asked_about_in_one_batch_which_the_function_would_not_see():
+def test_many_columns_are_not_evaluated_in_one_batch_which_the_function_would_not_see():
     weight = nn.Parameter(torch.linspace(0.1, 1, 60, dtype=torch.float64))
     mixing = torch.randn(60, 60, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
 

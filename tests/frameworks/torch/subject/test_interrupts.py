@@ -25,7 +25,7 @@ class Interrupt(BaseException):
 
 
 class Network(nn.Module):
-    """A module with draws, buffers, a module out of torch's sight, and a gradient."""
+    """A module with draws, buffers, a module that torch does not list, and a gradient."""
 
     def __init__(self):
         super().__init__()

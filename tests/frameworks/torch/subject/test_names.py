@@ -70,7 +70,7 @@ def test_a_key_may_be_written_in_either_quotes(wrt):
     ]
 
 
-def test_an_argument_with_the_name_of_a_parameter_is_told_from_it():
+def test_an_argument_with_the_name_of_a_parameter_is_distinguished_from_it():
     class Scale(nn.Module):
         def __init__(self):
             super().__init__()

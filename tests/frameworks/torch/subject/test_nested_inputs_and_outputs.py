@@ -96,7 +96,7 @@ def test_a_dataclass_and_its_fields_are_chosen_by_name(wrt, chosen):
     assert arguments_of(report) == [f"state.{name}" for name in chosen]
 
 
-def test_a_wrong_gradient_in_a_dataclass_is_told_by_its_field():
+def test_a_wrong_gradient_in_a_dataclass_is_reported_by_its_field():
     state = State(point(3), point(3, seed=2))
     report = check(lambda state: state.position * doubled(state.velocity), (state,), seed=0)
 

@@ -1,4 +1,4 @@
-"""Small functions go through NumPy's arrays, and nobody can tell."""
+"""Small functions go through NumPy's arrays, with the same results."""
 
 from __future__ import annotations
 
