@@ -77,13 +77,15 @@ class SignedZero:
 
     def explains(self, comparison: Comparison) -> Obstacle | None:
         """Return an obstacle if a weak agreement has other values at +0.0, or if a wrong claim is right at −0.0."""
+        if comparison.kind is Kind.AGREEMENT and not comparison.is_weak:
+            return None
         whole = whole_of(comparison.subject)
         negative = negative_zeros(whole)
         if not bool(negative.any()):
             return None
         if comparison.kind is Kind.AGREEMENT:
             kept, lost = (whole.evaluate(_signed(whole, negative, zero, 0 * whole.point), 1.0) for zero in (-0.0, 0.0))
-            holds = comparison.is_weak and bool(((kept != lost) & ~whole.arrays.isnan(kept)).any())
+            holds = bool(((kept != lost) & ~whole.arrays.isnan(kept)).any())
         else:
             holds = _is_right_at_negative_zeros(comparison, negative)
         if not holds:

@@ -56,7 +56,7 @@ def rule_of(kind: type[Function], mode: str) -> Callable[..., Any]:
 def _place_of(code: CodeType) -> Source:
     """Return the file, relative to the working directory if it lies below it, and the line."""
     file, line = _definition(code.co_filename, code.co_firstlineno, code.co_name)
-    here = str(Path.cwd()) + os.sep
+    here = os.getcwd() + os.sep  # noqa: PTH109  # a tenth of the time of Path.cwd(), in every check
     return Source(file.removeprefix(here), line)
 
 
