@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from gradproof.engine.estimators.differences import Estimates, Sample, best_slopes, extrapolated
+from gradproof.engine.estimators.differences import Estimates, best_slopes, extrapolated
 from gradproof.engine.estimators.ladder import Ladder
+from gradproof.engine.estimators.sample import Sample
 from gradproof.engine.estimators.steps import BOTTOM, RATIO
 from gradproof.engine.options import Probing
 from gradproof.engine.pieces import CACHED, columns, piece_of, slices

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gradproof.engine.contraction import CAUTION, CLAIM_ROUNDING, Claim, Contraction, inner, predicted
-from gradproof.engine.estimators.differences import ROUNDING
 from gradproof.engine.estimators.ladder import Ladder
+from gradproof.engine.estimators.rounding import ROUNDING
 from gradproof.engine.estimators.steps import first_step
 from gradproof.engine.results import least_error
 from gradproof.engine.subject import Array, Subject

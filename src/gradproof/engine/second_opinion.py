@@ -7,9 +7,9 @@ from contextlib import suppress
 from dataclasses import replace
 
 from gradproof.engine.diagnosis.along_segments import diagnoses
-from gradproof.engine.estimators.differences import precision_shown
 from gradproof.engine.estimators.noise import binades, on_a_grid
 from gradproof.engine.estimators.question import Question
+from gradproof.engine.estimators.rounding import precision_shown
 from gradproof.engine.estimators.segment import SegmentOutcome, SegmentResult, question_of, segment_test
 from gradproof.engine.estimators.steps import FINEST, RATIO, first_step
 from gradproof.engine.localisation.segment_blocks import in_parts

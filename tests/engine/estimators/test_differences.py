@@ -6,8 +6,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gradproof.engine.contraction import CLAIM_ACCURACY, CLAIM_ROUNDING, contract
-from gradproof.engine.estimators.differences import precision_shown
 from gradproof.engine.estimators.ladder import Ladder
+from gradproof.engine.estimators.rounding import precision_shown
 from gradproof.engine.estimators.steps import first_step
 from gradproof.engine.options import Probing
 from gradproof.engine.probing import probe_direction

@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gradproof.engine.estimators.differences import ROUNDING
 from gradproof.engine.estimators.directional import Measured, slopes_along
+from gradproof.engine.estimators.rounding import ROUNDING
 from gradproof.engine.estimators.steps import first_step
 from gradproof.engine.parts import Part, parts_of
 from gradproof.engine.subject import Array, Step, Subject

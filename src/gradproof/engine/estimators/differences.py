@@ -19,38 +19,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
+from gradproof.engine.estimators.rounding import FOURTH, Noise
+from gradproof.engine.estimators.sample import Sample
 from gradproof.engine.estimators.steps import RATIO
-from gradproof.engine.pieces import columns
 from gradproof.engine.subject import Array
-from gradproof.engine.thresholds import ALIKE, CLEARLY, COARSEST, FEW, GROSS
+from gradproof.engine.thresholds import ALIKE, COARSEST, GROSS
 
-ROUNDING = 0.75  # units of rounding in the slope from correctly rounded values: 0.54 measured, and a margin
 KINK_WEIGHT = 0.05  # of the even fourth difference in the bar: the bound for a kink, derived above
 KINK_SHARE = 0.4  # of the bar: the least jump of the slope that is a kink; one at the point makes up half of its bar
-FOURTH = 37.6  # standard deviation of the even fourth difference, if that of a value is one: √(2·16² + 2·1² + 30²)
-MEDIAN = 0.67  # standard deviations: the median of a Gaussian variable's absolute value
-BACKGROUND = 2.5  # medians of the even fourth differences, allowed for every output
-CASTS = (8, 11, 24)  # binary digits of bfloat16, float16 and float32
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """The function's values at one step, on both sides."""
-
-    t: float
-    minus: Array
-    plus: Array
-
-    def split(self, centre: Array) -> tuple[Array, Array]:
-        """Return the odd part of the change about the centre, as a slope, and the even part, as a difference."""
-        after, before = self.plus - centre, centre - self.minus
-        odd = after + before
-        odd *= 0.5 / self.t
-        after -= before
-        return odd, after
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,29 +57,6 @@ class _Candidate:
             self.bar = xp.where(xp.isfinite(self.bar), self.bar, math.inf)
             self.value = xp.where(xp.isfinite(self.bar), self.value, 0.0)
             self.partial = True
-
-
-@dataclass(frozen=True, slots=True)
-class Noise:
-    """The noise of the values, estimated from all outputs.
-
-    One output shows its noise in one number for each pair of samples, which may be small by accident; the median over
-    the outputs is not.
-
-    `rounding` is the rounding of the values' type and `shown` the rounding that the values show, both relative.
-    `tiny` is the spacing of the smallest numbers. `step_rounding` is the rounding of a step below t = 1, relative to
-    the step t = 1. `background` is the median even fourth difference, for each pair of samples. A step from `wide` on
-    is too long for a half precision to round it away. `share` is the rounding of cast values relative to their change,
-    which is their size where they are zero at the point.
-    """
-
-    rounding: float
-    shown: float
-    tiny: float
-    step_rounding: float
-    background: tuple[float, ...] = ()
-    wide: float = math.inf
-    share: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,40 +113,6 @@ def is_steady(clear: Array, jumps: list[Array], within: float) -> Array:
     for finer, coarser in pairwise(jumps):
         clear = clear & (abs(finer - coarser) <= within * abs(finer))
     return clear
-
-
-def noise_around(centre: Array, samples: list[Sample], least: Noise) -> Noise:
-    """Estimate the noise of some outputs by medians over those that change."""
-    sizes = abs(centre).tolist()
-    evens = [sample.split(centre)[1] for sample in samples]
-    fourths = [abs(RATIO**2 * lower - upper).tolist() for lower, upper in pairwise(evens)]
-    shares = sorted(fourth / size for fourth, size in zip(fourths[0], sizes, strict=True) if size > 0 and fourth >= 0)
-    shown = CLEARLY * shares[len(shares) // 2] / (MEDIAN * FOURTH) if shares else 0.0
-    shown = max(least.shown, min(shown, COARSEST))
-    return replace(least, shown=shown, background=tuple(map(_background, fourths)))
-
-
-def precision_shown(xp: Array, values: list[Array]) -> float:
-    """Return the unit of the lowest precision into which all values fit, and no lower one; zero if there is none.
-
-    The last operation of a function may be a cast to a lower precision. Values that fit into fewer digits still are
-    counts, or entries of a table, and show no cast.
-    """
-    if not values:
-        return 0.0
-    parts = xp.frexp(xp.concatenate(values))[0]
-    lengths = (*CASTS, *(digits - FEW for digits in CASTS))
-    misfits = [(parts * 2.0**digits != xp.round(parts * 2.0**digits)).any() for digits in lengths]
-    fits = {digits: not misfit[0] for digits, misfit in zip(lengths, columns(xp, [misfits]), strict=True)}
-    lowest = next((digits for digits in CASTS if fits[digits]), None)
-    return 2.0 ** (1 - lowest) if lowest and not fits[lowest - FEW] else 0.0
-
-
-def _background(fourths: list[float]) -> float:
-    changing = sorted(fourth for fourth in fourths if fourth > 0)
-    if 2 * len(changing) < len(fourths) or len(fourths) < 2:  # most are constant
-        return 0.0
-    return BACKGROUND * changing[len(changing) // 2]
 
 
 def _central_slopes(values: _Values, floor: Array) -> list[_Candidate]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gradproof.engine.estimators.differences import ROUNDING, Noise, Sample, best_slopes
-from gradproof.engine.estimators.steps import RATIO, first_step
+from gradproof.engine.estimators.differences import best_slopes
+from gradproof.engine.estimators.rounding import Noise
+from gradproof.engine.estimators.sample import Sample
+from gradproof.engine.estimators.steps import RATIO
 from gradproof.engine.subject import Array, Subject
 
 
@@ -28,14 +30,11 @@ def slopes_along(subject: Subject, directions: Array, measured: Measured | None 
     """
     if measured is not None:
         return measured.along(directions)
-    xp, unit, count = subject.arrays, subject.numbers.precision, directions.shape[0]
+    xp, count = subject.arrays, directions.shape[0]
     centre = xp.concatenate([subject.centre] * count) if count > 1 else subject.centre
     samples = []
     for t in (1.0, RATIO):
         minus, plus = (subject.evaluate_many(directions, sign * t).reshape(-1) for sign in (-1.0, 1.0))
         samples.append(Sample(t, minus, plus))
-    rounding = ROUNDING * unit
-    found = best_slopes(
-        xp, centre, samples, Noise(rounding, rounding, subject.numbers.tiny, 4 * unit / first_step(unit))
-    )
+    found = best_slopes(xp, centre, samples, Noise.of_type(subject.numbers))
     return found.value.reshape(count, -1), found.bar.reshape(count, -1)

@@ -8,22 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 
-from gradproof.engine.estimators.differences import (
-    KINK_SHARE,
-    ROUNDING,
-    Estimates,
-    Noise,
-    Sample,
-    best_slopes,
-    is_steady,
-    kinked,
-    noise_around,
-    precision_shown,
-)
-from gradproof.engine.estimators.steps import BOTTOM, RATIO, first_step
+from gradproof.engine.estimators.differences import KINK_SHARE, Estimates, best_slopes, is_steady, kinked
+from gradproof.engine.estimators.rounding import Noise, noise_around, precision_shown
+from gradproof.engine.estimators.sample import Sample
+from gradproof.engine.estimators.steps import BOTTOM, RATIO
 from gradproof.engine.pieces import CACHED, columns, piece_of, slices
 from gradproof.engine.subject import Array, Subject
-from gradproof.engine.thresholds import CLEARLY, COARSEST, GROSS, ROUNDINGS, SAMPLE, STEADY
+from gradproof.engine.thresholds import CLEARLY, GROSS, ROUNDINGS, SAMPLE, STEADY
 from gradproof.engine.views import OutputSubset
 
 JUMP = 1e3  # units of rounding that a jump of a value must exceed
@@ -130,18 +121,9 @@ class Ladder:
     def noise(self) -> Noise:
         """Return the noise of the values: the rounding of their dtype, or the median on three or more samples."""
         if self._noise is None:
-            unit = self.subject.numbers.precision
             every = slice(None, None, max(1, self.subject.outputs.size // SAMPLE))
             cast = 0.0 if len(self.samples) < 3 else self._cast(every)
-            rounding = ROUNDING * max(unit, cast)
-            least = Noise(
-                rounding=rounding,
-                shown=rounding,
-                tiny=self.subject.numbers.tiny,
-                step_rounding=4 * unit / first_step(unit),
-                wide=math.inf if cast > unit else COARSEST / first_step(unit),
-                share=rounding if cast > unit else 0.0,
-            )
+            least = Noise.of_type(self.subject.numbers, cast)
             if len(self.samples) < 3:
                 return least
             self._noise = noise_around(self.subject.centre[every], self._cut(every), least)

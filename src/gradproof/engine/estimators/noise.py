@@ -10,8 +10,8 @@ import math
 from collections.abc import Sequence
 
 from gradproof.engine.contraction import CLAIM_ACCURACY, CLAIM_ROUNDING
-from gradproof.engine.estimators.differences import precision_shown
 from gradproof.engine.estimators.question import Question, claimed_parts, cotangent_of, direction_of, value_at
+from gradproof.engine.estimators.rounding import precision_shown
 from gradproof.engine.subject import Array, Subject
 from gradproof.engine.thresholds import CLEARLY, FEW, MANY, SAMPLE
 

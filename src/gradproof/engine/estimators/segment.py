@@ -17,10 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gradproof.engine.estimators.noise import (
-    contracted_scatter,
-    deviations,
     effective_count,
-    last_places,
     noise_of_claims,
     on_a_grid,
     scatter_around,
@@ -30,21 +27,17 @@ from gradproof.engine.estimators.question import (
     Alignment,
     Question,
     alignment_of,
-    direction_of,
 )
+from gradproof.engine.estimators.roughness import holds_on_fine_steps, is_rough_at_the_ends
 from gradproof.engine.results import UNMEASURED, Resolution, least_error
 from gradproof.engine.subject import Array, Subject
 from gradproof.engine.thresholds import (
-    ALIKE,
     CLEARLY,
-    COARSEST,
     FEW,
     MANY,
     MARGIN,
     MEANINGFUL,
-    ROUNDINGS,
     SHARE,
-    TWO_DIGITS,
 )
 
 WIDEST = 0.3  # half-width of the first segment, relative to the point's scale: wide against the rounding of values
@@ -239,28 +232,9 @@ def _outcome(question: Question, segments: Sequence[Segment]) -> SegmentOutcome:
         or (_zero(segments) and on_a_grid(question.subject.arrays, outside[0].values.ends[2]))
     ):
         return SegmentOutcome.UNDECIDED
-    if _is_rough_at_the_ends(question, outside[0]) or _holds_on_fine_steps(question, outside[0]):
+    if is_rough_at_the_ends(question, outside[0]) or holds_on_fine_steps(question, outside[0]):
         return SegmentOutcome.UNDECIDED
     return SegmentOutcome.DISAGREES
-
-
-def _is_rough_at_the_ends(question: Question, segment: Segment) -> bool:
-    """Return True if roughness between rounding and the segment's width, as of inputs that are cast, may explain it.
-
-    It may be the same in all outputs, so that the contracted values are looked at, several times.
-    """
-    worst = 0.0
-    for share in (COARSEST, COARSEST**2):
-        found = []
-        for number, side in enumerate((1.0, -1.0) * 2):
-            beside = direction_of(question, number, share * segment.values.width)
-            found.append(
-                contracted_scatter(
-                    question.subject, segment.values.chord.cotangent, side * segment.values.chord.step, beside
-                )
-            )
-        worst = max(worst, math.fsum(found) / len(found))
-    return segment.residual <= CLEARLY * math.sqrt(2 * worst)
 
 
 def _meaningful(segment: Segment) -> bool:
@@ -294,33 +268,3 @@ def _resolution(segments: Sequence[Segment]) -> Resolution:
     """Return the error in one entry that would have been clearly outside on two segments."""
     absolute, entry = sorted(map(error_needed, segments))[1], max(segment.largest_entry for segment in segments)
     return Resolution.of(absolute, entry)
-
-
-def _holds_on_fine_steps(question: Question, segment: Segment) -> bool:
-    """Return True if the function is rough on the finest steps that show a slope, and the claim is right on them.
-
-    A staircase, a sawtooth or an oscillation has one slope almost everywhere and another one on coarse steps. Outputs
-    that jump on the fine step are left out; the others follow the slope almost everywhere.
-    """
-    subject, chord, cotangent = question.subject, segment.values.chord, segment.values.chord.cotangent
-    xp, ends = subject.arrays, segment.values.ends
-    change, noise = ends[-1] - ends[0], deviations(question, ends[2])
-    finest = sorted((TWO_DIGITS * noise / abs(change))[abs(change) > 0].tolist())
-    t = (
-        max(2 * finest[len(finest) // 8], ROUNDINGS * subject.numbers.precision / segment.values.width)
-        if finest
-        else 1.0
-    )
-    if not t < 0.25:  # there is no finer step; noise of unknown origin may be structure
-        return float(abs(cotangent) @ noise) > CLEARLY * float(abs(cotangent) @ last_places(subject, ends[2]))
-    fine = chord.value(t) - chord.value(-t)
-    seen = t * abs(change) >= TWO_DIGITS * noise
-    apart = (abs(fine - t * change) > ALIKE * t * abs(change))[seen]
-    if 2 * int(apart.sum()) <= apart.shape[0]:  # the function is as smooth as it looks
-        return False
-    steady = seen & (abs(fine) <= 2 * t * abs(change))
-    rest: Array = xp.where(steady, cotangent, 0.0)
-    claimed = float(replace(chord, cotangent=rest).claimed_parts(0.0, chord.across(t)).sum())
-    bar = CLEARLY * math.sqrt(2 * float((rest * noise) @ (rest * noise)))
-    near, far = abs(float(rest @ fine) - claimed), abs(t * float(rest @ change) - claimed)
-    return bool(near <= max(far / 2, bar))

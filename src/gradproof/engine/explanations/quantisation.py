@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 
 from gradproof.engine.contraction import contract, inner, predicted
-from gradproof.engine.estimators.differences import precision_shown
 from gradproof.engine.estimators.ladder import Ladder
 from gradproof.engine.estimators.noise import on_a_grid
+from gradproof.engine.estimators.rounding import precision_shown
 from gradproof.engine.estimators.steps import BOTTOM, LONGEST, RATIO, SHORT, first_step
 from gradproof.engine.explanations.comparison import Comparison, Kind
 from gradproof.engine.explanations.noise import is_rough

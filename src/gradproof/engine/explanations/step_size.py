@@ -6,7 +6,7 @@ import math
 from itertools import islice
 
 from gradproof.engine.contraction import CAUTION, Contraction, contract, inner
-from gradproof.engine.estimators.differences import ROUNDING
+from gradproof.engine.estimators.rounding import ROUNDING
 from gradproof.engine.estimators.steps import RATIO, first_step
 from gradproof.engine.explanations.comparison import Comparison, Kind
 from gradproof.engine.probe import Probe

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gradproof.engine.estimators.differences import Sample
 from gradproof.engine.estimators.ladder import Ladder
+from gradproof.engine.estimators.sample import Sample
 from gradproof.engine.results import Place
 from gradproof.engine.subject import Array, Frame, Scale, Step, Subject
 from gradproof.engine.thresholds import LARGE

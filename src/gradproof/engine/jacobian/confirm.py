@@ -11,8 +11,8 @@ import math
 from dataclasses import dataclass
 
 from gradproof.engine.contraction import CLAIM_ROUNDING
-from gradproof.engine.estimators.differences import precision_shown
 from gradproof.engine.estimators.directional import Measured
+from gradproof.engine.estimators.rounding import precision_shown
 from gradproof.engine.estimators.steps import FINEST, RATIO
 from gradproof.engine.explanations import unexplained
 from gradproof.engine.explanations.comparison import Comparison

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from gradproof.engine.contraction import CLAIM_ACCURACY
-from gradproof.engine.estimators.differences import ROUNDING
+from gradproof.engine.estimators.rounding import ROUNDING
 from gradproof.engine.estimators.steps import RATIO, SHORT, first_step
 from gradproof.engine.options import Probing
 from gradproof.engine.results import least_error

@@ -10,7 +10,8 @@ import math
 from collections.abc import Iterator
 
 from gradproof.engine.contraction import SPREAD, contract, inner
-from gradproof.engine.estimators.differences import ROUNDING, Sample
+from gradproof.engine.estimators.rounding import ROUNDING
+from gradproof.engine.estimators.sample import Sample
 from gradproof.engine.estimators.steps import RATIO, first_step
 from gradproof.engine.pieces import columns, piece_of, slices
 from gradproof.engine.probe import Probe

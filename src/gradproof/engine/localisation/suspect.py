@@ -6,8 +6,8 @@ import math
 from dataclasses import replace
 
 from gradproof.engine.contraction import CLAIM_ACCURACY, CLAIM_ROUNDING, SPREAD, contract, inner, predicted, restricted
-from gradproof.engine.estimators.differences import ROUNDING
 from gradproof.engine.estimators.ladder import Ladder
+from gradproof.engine.estimators.rounding import ROUNDING
 from gradproof.engine.localisation.bisection import search
 from gradproof.engine.options import Probing
 from gradproof.engine.probe import Probe

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradproof.engine.estimators.differences import precision_shown
+from gradproof.engine.estimators.rounding import precision_shown
 from gradproof.engine.pieces import slices
 from gradproof.engine.subject import Step
 from gradproof.engine.thresholds import SAMPLE

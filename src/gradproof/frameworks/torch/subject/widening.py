@@ -6,7 +6,7 @@ import operator
 
 import torch
 
-from gradproof.engine.estimators.differences import precision_shown
+from gradproof.engine.estimators.rounding import precision_shown
 from gradproof.engine.estimators.steps import first_step
 from gradproof.engine.subject import Step
 from gradproof.engine.thresholds import SAMPLE

@@ -1,0 +1,224 @@
+"""A derivative in low precision beside the same one in double precision, entry by entry.
+
+The effect of rounding on an entry is estimated from three quantities: the change of the gradient when the point moves
+by a unit of rounding, the size of the entry for other incoming gradients (it may cancel for this one), and the size of
+the values.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+from gradproof.engine.explanations.conditioning import product, random_operand, scatter
+from gradproof.engine.options import Probing
+from gradproof.engine.results import Entry, Finding, Place, Resolution, least_error
+from gradproof.engine.subject import Array, Frame, Step, Subject
+from gradproof.engine.thresholds import (
+    ALIKE,
+    CALLS,
+    CLEARLY,
+    COARSEST,
+    FEW,
+    GROSS,
+    HANDFUL,
+    ROUNDINGS,
+    SHOWN,
+    SLIGHT,
+    TRACE,
+)
+from gradproof.engine.verdict import Judgement
+from gradproof.engine.views import rule_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrecisionComparison:
+    """A derivative in low precision beside the one in double precision, entry by entry, for one operand.
+
+    `allowed` is the difference that rounding alone explains.
+    """
+
+    subject: Subject
+    operand: Array
+    claimed: Array
+    truth: Array
+    allowed: Array
+    seed: int
+
+    @cached_property
+    def gap(self) -> Array:
+        """The distance of each entry from its value in double precision; infinite where it is NaN in this one alone."""
+        xp, gap = self.subject.arrays, self.claimed - self.truth
+        gap = abs(gap)
+        if math.isfinite(float(gap.sum())):
+            return gap
+        return xp.where(xp.isnan(self.claimed) & xp.isfinite(self.truth), math.inf, gap)
+
+    @cached_property
+    def wrong(self) -> Array:
+        """Flags of the entries that differ by more than is allowed."""
+        return ~(self.gap <= self.allowed)
+
+    @property
+    def worst(self) -> Place:
+        """The entry with the largest distance."""
+        return _frame(self.subject).locate(int(self.subject.arrays.argmax(self.gap)))
+
+    @cached_property
+    def scattered(self) -> Array:
+        """The measured effect of rounding on each entry."""
+        return scatter(self.subject, self.operand, self.claimed, self.seed + 2 + FEW)
+
+    @cached_property
+    def material(self) -> Array:
+        """Flags of the entries that differ by more than rounding does, and by more than a hundredth of the largest."""
+        by_rounding = self.gap <= self.allowed + ROUNDINGS * self.scattered
+        return ~by_rounding & ~(self.gap <= SLIGHT * float(abs(self.truth).max()))
+
+    @cached_property
+    def gross(self) -> Array:
+        """Flags of the entries that differ by many times what rounding does; lone entries need not be so many."""
+        lone = int(self.wrong.sum()) <= COARSEST * self.gap.shape[0]
+        return (
+            self.material
+            & (self.gap > (CLEARLY if lone else GROSS) * self.allowed)
+            & (self.gap > GROSS * self.scattered)
+        )
+
+
+def operand_of(subject: Subject, wide: Subject, seed: int) -> Array:
+    """Draw an operand that low precision can hold."""
+    frame = subject.outputs if subject.mode == "reverse" else subject.inputs
+    return frame.rounded(random_operand(wide, seed))
+
+
+def compared(
+    subject: Subject, wide: Subject, operand: Array, claimed: Array, truth: Array, seed: int, options: Probing
+) -> PrecisionComparison:
+    """Compare the products of both precisions with one operand. An intermediate infinity may become NaN."""
+    accepted = options.along(subject, operand)
+    allowed = _allowed(subject, wide, operand, truth, seed)
+    if accepted.atol or accepted.rtol:
+        allowed = allowed + accepted.atol + accepted.rtol * abs(truth)
+    if not math.isfinite(float(claimed.sum())):
+        overflow = ~subject.arrays.isfinite(claimed) & (abs(truth) + allowed > 0.5 * subject.numbers.largest)
+        claimed = subject.arrays.where(overflow, truth, claimed)
+    return PrecisionComparison(
+        subject=subject, operand=operand, claimed=claimed, truth=truth, allowed=allowed, seed=seed
+    )
+
+
+def confirmed_entries(comparison: PrecisionComparison, wide: Subject, options: Probing) -> Array:
+    """Return flags of the entries that differ by more than rounding does, for this operand and for another one.
+
+    Both bounds on rounding come from a few samples. Among millions of entries some have bounds that are too small for
+    one operand. The same entry hardly has them for two, while a wrong rule is wrong for both, unless it claims a small
+    number by chance; a third operand covers that.
+    """
+    subject, seed, confirmed = comparison.subject, comparison.seed, comparison.material
+    for again in (seed + HANDFUL, seed + 2 * HANDFUL):
+        if not bool(comparison.material.any()):
+            break
+        operand = operand_of(subject, wide, again)
+        claimed, truth = product(subject, operand), product(wide, operand)
+        other = compared(subject, wide, operand, claimed, truth, again, options)
+        confirmed = comparison.material & other.wrong & other.material
+        if bool(confirmed.any()):
+            break
+    return confirmed
+
+
+def is_off_by_a_factor(claimed: Array, truth: Array) -> bool:
+    """Return True if the gradient is a multiple of the right one, which rounding does not cause."""
+    square = float(truth @ truth)
+    factor = float(claimed @ truth) / square if square else 1.0
+    rest = claimed - factor * truth
+    return abs(factor - 1) > ALIKE and float(rest @ rest) < (0.1 * factor) ** 2 * square
+
+
+def resolution_of(comparison: PrecisionComparison, judgement: Judgement) -> Resolution:
+    """Return the larger of two errors: the largest that rounding hides, and the resolution in double precision."""
+    xp, size = comparison.subject.arrays, float(abs(comparison.truth).max())
+    hidden = least_error(comparison.allowed, comparison.gap, 1.0)
+    most = float(hidden.max())
+    if not math.isfinite(most):
+        most = float(xp.where(xp.isfinite(hidden), hidden, 0.0).max())
+    widest = max(most, judgement.resolution.absolute)
+    return Resolution.of(widest, size)
+
+
+def finding_of(comparison: PrecisionComparison) -> Finding:
+    """Describe the entries that are wrong in this precision, the worst first."""
+    subject = comparison.subject
+    what = "gradient with respect to" if subject.mode == "reverse" else "tangent of"
+    wrong = subject.arrays.where(comparison.wrong)[0]
+    count = wrong.shape[0]
+    ranked = wrong[(-comparison.gap[wrong]).argsort()[:CALLS]]
+    rows = zip(
+        *(
+            each.tolist()
+            for each in (
+                ranked,
+                *(vector[ranked] for vector in (comparison.claimed, comparison.truth, comparison.allowed)),
+            )
+        ),
+        strict=True,
+    )
+    argument = _frame(subject).locate(int(ranked[0])).path
+    entries = [
+        Entry(index=place.index, part=place.part, stored=place.stored, claimed=claim, numerical=truth, bar=bar)
+        for coordinate, claim, truth, bar in rows
+        if (place := _frame(subject).locate(coordinate)).path == argument
+    ]
+    return Finding(
+        kind="wrong-gradient",
+        message=f"The {what} {argument} is right in "
+        f"double precision and wrong in this precision, in {count} {'entry' if count == 1 else 'entries'}.",
+        argument=argument,
+        entries=tuple(entries[:SHOWN]),
+        hint=f"Look at what the {rule_of(subject)} computes or stores in low precision.",
+    )
+
+
+def _frame(subject: Subject) -> Frame:
+    """Return the frame that names the entries of the derivative: inputs in reverse mode, outputs in forward mode."""
+    return subject.inputs if subject.mode == "reverse" else subject.outputs
+
+
+def _allowed(subject: Subject, wide: Subject, operand: Array, truth: Array, seed: int) -> Array:
+    """Return the largest change of each entry that rounding alone explains. Few long vectors are held at a time."""
+    xp, unit, reverse = subject.arrays, subject.numbers.precision, subject.mode == "reverse"
+    square = truth * truth
+    for number in range(FEW):
+        other = product(wide, random_operand(wide, seed + 2 + number))
+        square = square + other * other
+        del other
+    size = (square / (1 + FEW)) ** 0.5
+    del square
+    nudge = wide.direction(seed + 1, Step(unit))
+    moved = product(wide, operand, nudge) - truth
+    moved = abs(xp.where(xp.isfinite(moved), moved, 0.0))
+    nudge = abs(nudge)
+    total, largest = _finite_sizes(wide)
+    shortest = float(xp.where(nudge > 0, nudge, math.inf).min()) if reverse else unit
+    steepest = unit / shortest if reverse else 1.0
+    # everything cancels, and only rounding errors are left; not if each entry has a small share in sums of many
+    vanishing = float(size.max()) < TRACE * largest * steepest
+    if vanishing and reverse:
+        vanishing = float(size @ nudge) < TRACE * unit * total
+    tiny = subject.numbers.tiny  # values and gradients this small are rounded alike
+    natural = (unit * largest if vanishing else 0.0) + tiny
+    allowed = unit * size + moved
+    del size, moved
+    if natural:
+        allowed = allowed + tiny + natural * (unit / xp.where(nudge > 0, nudge, math.inf) if reverse else 1.0)
+    return ROUNDINGS * allowed
+
+
+def _finite_sizes(subject: Subject) -> tuple[float, float]:
+    """Return the sum and the maximum of the absolute values that are finite."""
+    xp, values = subject.arrays, abs(subject.centre)
+    if not subject.scale.finite:
+        values = xp.where(xp.isfinite(values), values, 0.0)
+    return float(values.sum()), float(values.max())
