@@ -13,7 +13,7 @@ def test_a_resolution_that_is_not_finite_is_no_pass(absolute):
     judgement = Judgement(resolution=Resolution(absolute=absolute, relative=math.inf))
 
     assert judgement.verdict is Verdict.INCONCLUSIVE
-    assert judgement.hindrance.reason is Reason.NON_FINITE
+    assert judgement.obstacle_to_pass.reason is Reason.NON_FINITE
     assert "No error would have been caught" in judgement.message
 
 

@@ -74,13 +74,14 @@ def test_a_right_gradient_through_a_cast_to_half_precision_is_not_called_wrong(f
 
 @pytest.mark.parametrize("coverage", ["probe", "full"])
 @pytest.mark.parametrize("low", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("size", [12, 30])  # beyond ten suspects full coverage judges columns by probes
 @pytest.mark.parametrize("function", [torch.tanh, torch.sigmoid, torch.erf, lambda x: x.logsumexp(0, keepdim=True)])
-def test_a_right_gradient_of_values_that_are_cast_and_then_scaled_is_not_called_wrong(function, low, coverage):
+def test_a_right_gradient_of_values_that_are_cast_and_then_scaled_is_not_called_wrong(function, size, low, coverage):
     """Scaled values are no numbers of the lower precision any more, and some of them are constant."""
 
     def verdict(seed):
         torch.manual_seed(seed)
-        x = torch.randn(12, dtype=torch.float64, requires_grad=True)
+        x = torch.randn(size, dtype=torch.float64, requires_grad=True)
         return gradproof.check(
             lambda x: 0.37 * (1 + 0.1 * function(x)).to(low).double(), x, contracts=(), coverage=coverage, seed=seed
         ).verdict

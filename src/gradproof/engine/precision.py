@@ -140,7 +140,7 @@ def _contested(comparison: PrecisionComparison, judgement: Judgement, wide: Subj
         or is_off_by_a_factor(comparison.claimed, comparison.truth)
         or _clearly(judge(comparison.subject, probes=1, seed=comparison.seed, options=options))
     ):
-        resolution = resolution_of(comparison, judgement)
+        resolution = resolution_of(comparison, judgement, comparison.wrong)
         return replace(judgement, findings=(finding_of(comparison),), resolution=resolution)
     note = (
         f"In this precision the gradient differs from the one in double precision by up to "

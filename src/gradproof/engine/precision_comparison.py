@@ -137,10 +137,14 @@ def is_off_by_a_factor(claimed: Array, truth: Array) -> bool:
     return abs(factor - 1) > ALIKE and float(rest @ rest) < (0.1 * factor) ** 2 * square
 
 
-def resolution_of(comparison: PrecisionComparison, judgement: Judgement) -> Resolution:
-    """Return the larger of two errors: the largest that rounding hides, and the resolution in double precision."""
+def resolution_of(comparison: PrecisionComparison, judgement: Judgement, found: Array = None) -> Resolution:
+    """Return the larger of two errors: the largest that rounding hides, and the resolution in double precision.
+
+    The distances of entries that were `found` to be wrong hide nothing.
+    """
     xp, size = comparison.subject.arrays, float(abs(comparison.truth).max())
-    hidden = least_error(comparison.allowed, comparison.gap, 1.0)
+    apart = comparison.gap if found is None else xp.where(found, 0.0, comparison.gap)
+    hidden = least_error(comparison.allowed, apart, 1.0)
     most = float(hidden.max())
     if not math.isfinite(most):
         most = float(xp.where(xp.isfinite(hidden), hidden, 0.0).max())

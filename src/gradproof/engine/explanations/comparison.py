@@ -73,6 +73,13 @@ class Comparison:
         return abs((self.entry.claimed - self.entry.numerical) * step)
 
     @property
+    def bar(self) -> float:
+        """The bar of the measured slope."""
+        if self.entry is None or self.coordinate is None:
+            return self.probe.bar
+        return abs(self.entry.bar * float(self.probe.ladder.direction[self.coordinate]))
+
+    @property
     def share(self) -> float:
         """The error of an entry relative to its slope; infinite where the slope is zero."""
         if self.entry is None or not self.entry.numerical:

@@ -22,6 +22,7 @@ from gradproof.engine.thresholds import CLEARLY, COARSEST, ENOUGH, SAMPLE, TWO_D
 
 QUANTA = tuple(COARSEST / RATIO**k for k in range(6))  # of a value: the quanta that half precisions leave
 LENGTHS = tuple(2.0 ** (k * 0.6180339887 % 1) for k in range(7))  # step lengths, no two in a ratio of small numbers
+FAR = (LONGEST, RATIO * LONGEST, RATIO**2 * LONGEST)  # of the point's scale: long enough to leave most plateaus
 ZERO_GRADIENT = (
     "The values are constant on small steps and rise evenly on large ones, as after a cast to a lower precision: a "
     "gradient of zero is that of the quantised function, and not of the function that it approximates."
@@ -173,12 +174,45 @@ def _on_longer_plateaus(comparison: Comparison) -> bool:
 
 
 def _is_below_a_quantum(comparison: Comparison) -> bool:
-    """Return True if values show a cast, and the claimed change on the longest step is less than a quantum of it."""
+    """Return True if the claimed change on the longest step is less than the quantum of the values.
+
+    The quantum is that of a cast, or what all inputs together show. What is claimed of other outputs has to be within
+    the bar.
+    """
     subject, cotangent = comparison.subject, comparison.probe.cotangent
     longest = LONGEST / first_step(subject.numbers.precision)
     xp, values = subject.arrays, abs(cotangent * subject.centre)
+    claimed = comparison.probe.predicted(comparison.direction)
     quantum = cast_of(subject) * float(xp.where(xp.isfinite(values), values, 0.0).sum())
-    return abs(comparison.probe.predicted(comparison.direction)) * longest <= quantum
+    if abs(claimed) * longest <= quantum:
+        return True
+    quanta = _quanta(subject, comparison.probe.ladder.direction)
+    others = predicted(subject, comparison.direction, xp.where(quanta > 0, 0.0, cotangent))
+    return abs(others) <= comparison.bar and abs(claimed - others) * longest <= float(abs(cotangent) @ quanta)
+
+
+def _quanta(subject: Subject, direction: Array) -> Array:
+    """Return the smallest change of every output that takes several values and is constant around each; else zero.
+
+    A change larger than the quantum of a half precision is a jump of the function, as from one bound to the other.
+    """
+    xp, precision = subject.arrays, subject.numbers.precision
+
+    def constant_around(at: float, value: Array) -> Array:
+        return (subject.evaluate(direction, at + 1.0) == value) & (subject.evaluate(direction, at - 1.0) == value)
+
+    quantised = constant_around(0.0, subject.centre)
+    least = xp.where(quantised, math.inf, 0.0)
+    for at in (sign * length / first_step(precision) for length in FAR for sign in (1.0, -1.0)):
+        if not bool(quantised.any()):
+            break
+        value = subject.evaluate(direction, at)
+        change = abs(value - subject.centre)
+        moved = quantised & (change > 0)
+        if bool(moved.any()):
+            quantised &= ~moved | constant_around(at, value)
+            least = xp.where(moved & (change < least), change, least)
+    return xp.where(quantised & (least <= COARSEST * abs(subject.centre)), least, 0.0)
 
 
 def _jumps_as_claimed(comparison: Comparison) -> bool:

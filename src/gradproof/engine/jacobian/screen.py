@@ -160,7 +160,7 @@ class RowBlock:
         error = abs(slopes - predicted)
         visible = (abs(second_differences) <= screening.second_difference * peak + 4 * self.noise) & ~hidden
         fine = (error <= allowed) & visible
-        seen = least_error(allowed, error, steps)
+        seen = least_error(allowed, xp.where(error <= allowed, error, 0.0), steps)  # a larger error is seen itself
         seen[hidden] = 0.0
         self.resolution = max(self.resolution, float(seen.max()))
         if bool(fine.all()):
