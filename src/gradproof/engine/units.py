@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from gradproof.engine.estimators.steps import first_step
 from gradproof.engine.options import Probing
+from gradproof.engine.pieces import columns
 from gradproof.engine.powers import REACH, Powers, times_power
 from gradproof.engine.results import Entry, Finding, HeatMap, Obstacle, Place, Reading, Reason, Resolution
 from gradproof.engine.scaled import RecordingFrame, Scaled
@@ -206,4 +207,5 @@ def _largest(subject: Subject, values: Array) -> float:
     if not values.shape[0]:
         return 0.0
     xp = subject.arrays
-    return float(xp.where(xp.isfinite(values), abs(values), 0.0).max())
+    largest = max(map(abs, columns(xp, [[values.max(), values.min()]])[0]))
+    return largest if math.isfinite(largest) else float(xp.where(xp.isfinite(values), abs(values), 0.0).max())

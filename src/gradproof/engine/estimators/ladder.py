@@ -9,10 +9,11 @@ import math
 from collections.abc import Callable, Iterator
 
 from gradproof.engine.estimators.differences import KINK_SHARE, Estimates, best_slopes, is_steady, kinked
+from gradproof.engine.estimators.extent import Extent
 from gradproof.engine.estimators.rounding import Noise, noise_around, precision_shown
 from gradproof.engine.estimators.sample import Sample
 from gradproof.engine.estimators.steps import BOTTOM, RATIO
-from gradproof.engine.pieces import CACHED, columns, piece_of, slices
+from gradproof.engine.pieces import piece_of, slices
 from gradproof.engine.subject import Array, Subject
 from gradproof.engine.thresholds import CLEARLY, GROSS, ROUNDINGS, SAMPLE, STEADY
 from gradproof.engine.views import OutputSubset
@@ -26,7 +27,7 @@ class Ladder:
     `whole` is the direction of which `direction` is a part, if it is one.
     """
 
-    def __init__(self, subject: Subject, direction: Array, whole: Array = None) -> None:
+    def __init__(self, subject: Subject, direction: Array, whole: Array = None, extent: Extent | None = None) -> None:
         self.subject, self.direction, self.whole = subject, direction, whole
         self.samples: list[Sample] = []
         self._piece = piece_of(subject.centre)
@@ -34,33 +35,22 @@ class Ladder:
         self._known: Estimates | None = None
         self._noise: Noise | None = None
         self._farthest: tuple[Array, Array] | None = None
-        self._known_extent: tuple[float, float, float] | None = None
+        self._extent = extent or Extent(subject.arrays, direction)
 
     @property
     def shortest(self) -> float:
         """The shortest step of a coordinate that moves, at t = 1; of many coordinates a sample is looked at."""
-        return self._extent()[0]
+        return self._extent.shortest
 
     @property
     def reach(self) -> float:
         """The length of the step at t = 1; of several directions the longest."""
-        return self._extent()[1]
+        return self._extent.reach
 
     @property
     def moved(self) -> int:
         """The number of coordinates that the direction moves; of several directions one."""
-        return int(self._extent()[2])
-
-    def _extent(self) -> tuple[float, float, float]:
-        """Return the shortest step, the length of the whole step, and the number of coordinates that move."""
-        if self._known_extent is None:
-            xp, v, single = self.subject.arrays, self.direction, len(self.direction.shape) == 1
-            steps = abs(v[:: max(1, v.shape[0] // CACHED)])
-            shortest = xp.where(steps > 0, steps, math.inf).min()
-            row = [shortest, v @ v, (v != 0).sum()] if single else [shortest, (v * v).sum(1).max()]
-            (least,), (square,), *moved = columns(xp, [row])
-            self._known_extent = least, math.sqrt(square), moved[0][0] if single else 1.0
-        return self._known_extent
+        return self._extent.moved
 
     def farthest(self) -> tuple[Array, Array]:
         """Return for each output the larger of its two changes on the coarsest sample with finite values, and the step.
@@ -114,7 +104,7 @@ class Ladder:
     def aside(self, *exponents: int) -> Ladder:
         """Return a ladder of these samples alone; they are kept until they are added to this one."""
         self.fetch(*exponents)
-        other = Ladder(self.subject, self.direction)
+        other = Ladder(self.subject, self.direction, extent=self._extent)
         other.samples = [self._fetched[exponent] for exponent in sorted(exponents)]
         return other
 
@@ -145,13 +135,13 @@ class Ladder:
 
     def without_values(self) -> Ladder:
         """Return a ladder of the two first steps that holds no values, which may be large."""
-        other = Ladder(self.subject, self.direction)
+        other = Ladder(self.subject, self.direction, extent=self._extent)
         other.samples = [Sample(RATIO**exponent, None, None) for exponent in BOTTOM]
         return other
 
     def between(self, k: int) -> Ladder:
         """Return a ladder of the samples `k` and `k + 1`."""
-        pair = Ladder(self.subject, self.direction)
+        pair = Ladder(self.subject, self.direction, extent=self._extent)
         pair.samples = self.samples[k : k + 2]
         return pair
 
@@ -163,7 +153,7 @@ class Ladder:
 
     def of_outputs(self, few: OutputSubset) -> Ladder:
         """Return the ladder of some of the outputs."""
-        cut = Ladder(few, self.direction, self.whole)
+        cut = Ladder(few, self.direction, self.whole, self._extent)
         cut.samples = [Sample(sample.t, sample.minus[few.chosen], sample.plus[few.chosen]) for sample in self.samples]
         return cut
 
@@ -246,7 +236,7 @@ class Ladder:
     def plateaus(self) -> Array:
         """Flag the outputs that are constant on the two finest samples and change on the coarsest."""
         if len(self.samples) < 3:
-            return self.subject.centre != self.subject.centre
+            return self.subject.arrays.zeros_like(self.subject.centre, dtype=bool)
         changes = ~self.constant()
 
         def plateau(where: slice) -> Array:
