@@ -13,6 +13,22 @@ SLOWER = 2.0  # times the seconds before: less is what a busy machine does
 WORTH = 0.5  # seconds: smaller differences are not worth a line
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """A case that differs; `old` or `new` is None if one journal does not have it."""
+
+    change: Change
+    old: Result | None
+    new: Result | None
+
+    def __str__(self) -> str:
+        sides = [f"{each.outcome.value} {each.reason}".strip() if each else "absent" for each in (self.old, self.new)]
+        if self.change is Change.SLOWER and self.old and self.new:
+            sides = [f"{each.seconds:.2f} s" for each in (self.old, self.new)]
+        found = self.new or self.old
+        return f"{self.change.value}: {found.name if found else ''} ({sides[0]} → {sides[1]})"
+
+
 class Change(enum.StrEnum):
     """How a case differs between two journals, the worst first."""
 
@@ -23,22 +39,6 @@ class Change(enum.StrEnum):
     SLOWER = "slower"
     MISSING = "missing in the new journal"
     ADDED = "new"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
-    """A case that differs; `old` or `new` is None if one journal does not have it."""
-
-    change: Change
-    old: Result | None = None
-    new: Result | None = None
-
-    def __str__(self) -> str:
-        sides = [f"{each.outcome.value} {each.reason}".strip() if each else "absent" for each in (self.old, self.new)]
-        if self.change is Change.SLOWER and self.old and self.new:
-            sides = [f"{each.seconds:.2f} s" for each in (self.old, self.new)]
-        found = self.new or self.old
-        return f"{self.change.value}: {found.name if found else ''} ({sides[0]} → {sides[1]})"
 
 
 def differences(old: Journal, new: Journal) -> Iterator[Difference]:

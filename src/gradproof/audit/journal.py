@@ -156,19 +156,10 @@ class Journal:
         """Return the rows of all cases, by name, one at a time."""
         with self._telling():
             for found in self._connection.execute(f"SELECT {COLUMNS} FROM result ORDER BY name"):
-                name, outcome, reason, message, report, output, seconds, seed, host, finished, tags = found
-                result = Result(
-                    name=name,
-                    outcome=Outcome(outcome),
-                    reason=reason,
-                    message=message,
-                    report=report,
-                    output=output,
-                    seconds=seconds,
-                    seed=seed,
-                    host=host,
-                )
-                yield Row(result=result, finished=finished, tags=tuple(json.loads(tags)))
+                held = dict(zip(COLUMNS.split(", "), found, strict=True))
+                finished, tags = held.pop("finished"), tuple(json.loads(held.pop("tags")))
+                result = Result(**held | {"outcome": Outcome(held["outcome"])})
+                yield Row(result=result, finished=finished, tags=tags)
 
     def counts(self) -> dict[str, int]:
         """Return how many cases ended in which way."""

@@ -62,7 +62,9 @@ def _of_inputs(probe: Probe, broken: Array) -> BrokenClaim:
         return BrokenClaim(what, place, count, None)
     step = float(ladder.direction[first])
     numerical, bar = contraction.slope / step, contraction.bar / abs(step)
-    return BrokenClaim(what, place, count, _entry(place, float(probe.claimed[first]), numerical, bar))
+    return BrokenClaim(
+        what, place, count, Entry.at(place, claimed=float(probe.claimed[first]), numerical=numerical, bar=bar)
+    )
 
 
 def _of_outputs(probe: Probe, broken: Array) -> BrokenClaim:
@@ -82,20 +84,9 @@ def _of_outputs(probe: Probe, broken: Array) -> BrokenClaim:
         return BrokenClaim(what, cause, count, None)
     estimates = ladder.estimates()
     claimed, numerical = float(probe.claimed[first]) / step, float(estimates.value[first]) / step
-    entry = _entry(cause, claimed, numerical, float(estimates.bar[first]) / abs(step), output=place)
+    bar = float(estimates.bar[first]) / abs(step)
+    entry = Entry.at(cause, claimed=claimed, numerical=numerical, bar=bar, output=place)
     return BrokenClaim(what, cause, count, entry)
-
-
-def _entry(place: Place, claimed: float, numerical: float, bar: float, output: Place | None = None) -> Entry:
-    return Entry(
-        index=place.index,
-        part=place.part,
-        stored=place.stored,
-        claimed=claimed,
-        numerical=numerical,
-        bar=bar,
-        output=output,
-    )
 
 
 def _have_slopes(ladder: Ladder) -> Array:

@@ -171,7 +171,7 @@ def finding_of(comparison: PrecisionComparison) -> Finding:
     )
     argument = _frame(subject).locate(int(ranked[0])).path
     entries = [
-        Entry(index=place.index, part=place.part, stored=place.stored, claimed=claim, numerical=truth, bar=bar)
+        Entry.at(place, claimed=claim, numerical=truth, bar=bar)
         for coordinate, claim, truth, bar in rows
         if (place := _frame(subject).locate(coordinate)).path == argument
     ]

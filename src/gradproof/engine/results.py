@@ -84,6 +84,19 @@ class Entry:
     also: tuple[Place, ...] = ()
     stored: bool | None = None
 
+    @classmethod
+    def at(cls, place: Place, *, claimed: float, numerical: float, bar: float, output: Place | None = None) -> Entry:
+        """Return the entry at a place: of one output, or for the probe's incoming gradient."""
+        return cls(
+            index=place.index,
+            claimed=claimed,
+            numerical=numerical,
+            bar=bar,
+            part=place.part,
+            output=output,
+            stored=place.stored,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:

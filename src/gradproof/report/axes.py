@@ -37,6 +37,15 @@ class Line:
     y2: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Label:
+    """A name beside blocks; labels that would overlap lie in different lanes."""
+
+    at: float
+    text: str
+    lane: int
+
+
 @dataclass(frozen=True, slots=True)
 class Axis:
     """A map from a range of numbers to a range of pixels."""

@@ -8,22 +8,13 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 
 from gradproof.engine.results import HeatMap, Place
-from gradproof.report.axes import Line, short
+from gradproof.report.axes import Label, Line, short
 
 LETTER = 6.6  # pixels across
 LINE = 12  # pixels down
 GAP = 6  # pixels between labels
 LEVELS = 5  # shades
 SHADE = 10**0.5  # between neighbouring shades
-
-
-@dataclass(frozen=True, slots=True)
-class Label:
-    """A name beside the blocks; labels that would overlap lie in different lanes."""
-
-    at: float
-    text: str
-    lane: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +95,7 @@ def _labels(places: Iterable[Place], pace: float, *, room: float, lanes: int = 1
         middle, half = (at + length / 2) * pace, max(LINE, room * len(text)) / 2
         lane = next((number for number, end in enumerate(ends) if middle - half >= end), None)
         if lane is not None:
-            labels.append(Label(round(middle, 1), text, lane))
+            labels.append(Label(at=round(middle, 1), text=text, lane=lane))
             ends[lane] = middle + half + (GAP if room else 0)
         at += length
     return labels

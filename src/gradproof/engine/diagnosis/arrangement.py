@@ -108,12 +108,11 @@ def exchanged_tensors(case: Case) -> Iterator[Diagnosis]:
     own = case.input
     for other in [part for part in case.measurements.inputs if part != own and part.size == own.size][:SOME]:
         products = map(other.of, case.full_claims) if case.reverse else _claims_for(case, other)
-        yield Diagnosis(
-            name="mixed",
-            message=f"What is claimed for {other.path} is right for {own.path}.",
-            fit=case.fit_as_right(products),
-            hint="The results of the rule are in the wrong order: they are to be in the order of the forward's "
-            "arguments, one for each.",
+        yield _mixed(
+            f"What is claimed for {other.path} is right for {own.path}.",
+            case.fit_as_right(products),
+            "The results of the rule are in the wrong order. Return them in the order of the forward's arguments, one "
+            "for each.",
         )
     if case.only_operand_part is None and case.reverse:
         yield from _mixed_outputs(case)
@@ -128,12 +127,15 @@ def _mixed_outputs(case: Case) -> Iterator[Diagnosis]:
             vector[one.start : one.stop] = other.of(operand)
             vector[other.start : other.stop] = one.of(operand)
             products.append(case.claim(vector))
-        yield Diagnosis(
-            name="mixed",
-            message=f"{case.subject_line} takes the incoming gradients of {one.path} and {other.path} for each other.",
-            fit=case.fit_as_right(products),
-            hint="The backward's arguments are in the order of the forward's results.",
+        yield _mixed(
+            f"{case.subject_line} takes the incoming gradients of {one.path} and {other.path} for each other.",
+            case.fit_as_right(products),
+            "The backward's arguments are in the order of the forward's results.",
         )
+
+
+def _mixed(message: str, fit: float, hint: str) -> Diagnosis:
+    return Diagnosis(name="mixed", message=message, fit=fit, hint=hint)
 
 
 def shifted(case: Case) -> Iterator[Diagnosis]:

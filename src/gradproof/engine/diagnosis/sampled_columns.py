@@ -16,7 +16,7 @@ from gradproof.engine.parts import Part, quasirandom_indices
 from gradproof.engine.subject import Array
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
     """The nonzero entries of one column: the outputs they belong to, their slopes, and the bars of the slopes."""
 
@@ -61,5 +61,5 @@ def columns(measurements: Measurements, part: Part, places: Sequence[int]) -> li
         slopes, bars = measurements.quick_slopes(piece.of(slice(coordinate, coordinate + 1)))
         step = float(direction[coordinate])
         moving = xp.where((slopes != 0) | ~xp.isfinite(bars))[0]
-        found.append(Column(moving, slopes[moving] / step, bars[moving] / abs(step)))
+        found.append(Column(outputs=moving, slopes=slopes[moving] / step, bars=bars[moving] / abs(step)))
     return found

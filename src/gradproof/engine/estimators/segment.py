@@ -66,24 +66,14 @@ class SegmentResult:
     """
 
     outcome: SegmentOutcome
-    claimed: float
-    measured: float
-    bar: float
-    resolution: Resolution
-    half_width: float
+    claimed: float = math.nan
+    measured: float = math.nan
+    bar: float = math.nan
+    resolution: Resolution = UNMEASURED
+    half_width: float = math.nan
     unsmooth: float = 0.0
     shows_a_tenth: bool = False
     moving: Array = None
-
-
-NOTHING = SegmentResult(
-    outcome=SegmentOutcome.UNDECIDED,
-    claimed=math.nan,
-    measured=math.nan,
-    bar=math.nan,
-    resolution=UNMEASURED,
-    half_width=math.nan,
-)
 
 
 def segment_test(
@@ -107,7 +97,7 @@ def segment_test(
     first = _best_width(question, seed)
     segments = _segments(question, seed, first) if first else []
     if not segments:
-        return NOTHING
+        return SegmentResult(outcome=SegmentOutcome.UNDECIDED)
     worst = max(segments, key=lambda segment: segment.excess)
     return SegmentResult(
         outcome=_outcome(question, segments),

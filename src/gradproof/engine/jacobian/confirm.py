@@ -8,7 +8,7 @@ is left to probes.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gradproof.engine.contraction import CLAIM_ROUNDING
 from gradproof.engine.estimators.directional import Measured
@@ -256,16 +256,9 @@ class Confirmation:
         worst = sorted(proof.rows.tolist(), key=lambda row: -float(self.gaps[number][row]))[:OUTPUTS_SHOWN]
         place = self.subject.inputs.locate(self.columns[number])
         output, *also = (self.subject.outputs.locate(self.block.rows.start + row) for row in worst)
-        return Entry(
-            index=place.index,
-            part=place.part,
-            stored=place.stored,
-            claimed=float(self.claimed[number][worst[0]]),
-            numerical=float(self.slopes[number][worst[0]]),
-            bar=float(self.bars[number][worst[0]]),
-            output=output,
-            also=tuple(also),
-        )
+        claimed, numerical, bar = (float(each[number][worst[0]]) for each in (self.claimed, self.slopes, self.bars))
+        entry = Entry.at(place, claimed=claimed, numerical=numerical, bar=bar, output=output)
+        return replace(entry, also=tuple(also))
 
     def _resolution(self, absolute: float) -> Resolution:
         """Return the resolution: the smallest error that would have been found, relative to the largest claim."""

@@ -171,10 +171,8 @@ def _entry(question: Question, coordinate: int, mask: Array, seed: int, width: f
         return None
     place, across = question.subject.inputs.locate(coordinate), segment.shortest
     sign = 1.0 if float(segment.values.chord.step[coordinate]) > 0 else -1.0
-    return Entry(
-        index=place.index,
-        part=place.part,
-        stored=place.stored,
+    return Entry.at(
+        place,
         claimed=sign * segment.claimed / across,
         numerical=sign * segment.measured / across,
         bar=segment.bar / across,

@@ -48,14 +48,7 @@ class Suspect:
 
         place = subject.inputs.locate(coordinate)
         self.argument = place.path
-        self.entry = Entry(
-            index=place.index,
-            part=place.part,
-            stored=place.stored,
-            claimed=self.claimed,
-            numerical=self.numerical,
-            bar=self.bar,
-        )
+        self.entry = Entry.at(place, claimed=self.claimed, numerical=self.numerical, bar=self.bar)
 
     @property
     def error(self) -> float:

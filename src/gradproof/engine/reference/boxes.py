@@ -106,8 +106,8 @@ def _families(shape: tuple[int, ...], statistics: ErrorStatistics, pattern: Arra
     scale = statistics.scale**0.5
     weight = pattern / (statistics.expected_variance() + statistics.storage(statistics.finite_exact) ** 2)
     terms = [
-        weight * statistics.mean_error,
-        weight * statistics.mean_plain_error,
+        weight * statistics.errors.value,
+        weight * statistics.plain_errors.value,
         weight * pattern,
         abs(weight) * scale,
     ]

@@ -17,6 +17,7 @@ import math
 from dataclasses import dataclass
 
 from gradproof.engine.estimators.noise import QUANTUM
+from gradproof.engine.reference.mean import Mean
 from gradproof.engine.reference.quantiles import deviations_for, largest_of, quantile
 from gradproof.engine.subject import Array
 from gradproof.engine.thresholds import MARGIN, SHARE
@@ -80,16 +81,16 @@ class ErrorStatistics:
     def __init__(self, arrays: Array, exact: Array, form: Format, *, unit: float) -> None:
         self.arrays, self.exact, self.form, self.unit = arrays, exact, form, max(unit, form.unit)
         nothing = arrays.zeros_like(exact)
-        self._scatter, self._within, self._plain, self._noise = nothing, nothing, nothing, nothing
-        self._perturbed = self._moved = self._planned = self._repeated = self._sampled = 0
+        self._conditioning, self._intermediate = Mean(nothing), Mean(nothing)  # squares of changes of the exact tensor
+        self._plain, self._noise = Mean(nothing), Mean(nothing)  # squares: beyond storage, and between repeated calls
+        self.errors, self.squares = Mean(nothing), Mean(nothing)  # of the implementation, signed and squared
+        self.plain_errors, self.plain_squares = Mean(nothing), Mean(nothing)  # of the plain reference, likewise
         self.draws = 0
         self.worst = nothing  # the largest error of the implementation, beyond storage, over all draws
         self.claimed, self.numerical = nothing, exact  # the two values at that draw
         self.largest_error = self.largest_plain = 0.0
         self.left_out = 0  # entries that overflow in the plain reference as well
-        self._errors, self._squares = nothing, nothing  # of the implementation, signed, summed over draws
-        self._plain_errors, self._plain_whole = nothing, nothing  # of the plain reference, likewise
-        self._kernel_squares = self._plain_squares = 0.0
+        self._kernel_squares = 0.0  # mean squares of the implementation's errors, summed over draws
 
     @property
     def size(self) -> int:
@@ -99,14 +100,12 @@ class ErrorStatistics:
     def add_perturbed(self, exact: Array) -> None:
         """Add the exact tensor at inputs a unit in the last place away."""
         change = self._finite(exact - self.exact)
-        self._scatter = self._scatter + change * change
-        self._perturbed += 1
+        self._conditioning.add(change * change)
 
     def add_intermediates(self, values: Array, exact: Array, *, scale: float = 1.0) -> None:
         """Add the exact tensor with every intermediate number that leads to it moved by a unit in the last place."""
         change = self._finite(values - exact) * scale
-        self._within = self._within + change * change
-        self._moved += 1
+        self._intermediate.add(change * change)
 
     def add_plain(self, values: Array, exact: Array, unit: float, *, scale: float = 1.0) -> None:
         """Add the plain reference in the implementation's precision, whose results have this unit of rounding.
@@ -114,14 +113,12 @@ class ErrorStatistics:
         `scale` converts errors of another precision, to which they are proportional.
         """
         signed = self._finite(values - exact) * scale
-        self._plain_errors = self._plain_errors + signed
-        self._plain_whole = self._plain_whole + signed * signed
+        self.plain_errors.add(signed)
+        self.plain_squares.add(signed * signed)
         error = abs(signed)
         beyond = self._positive(error - unit * scale * self._finite(abs(exact)))
-        self._plain = self._plain + beyond * beyond
-        self._planned += 1
+        self._plain.add(beyond * beyond)
         self.largest_plain = max(self.largest_plain, _largest(error))
-        self._plain_squares += float((error * error).sum()) / max(self.size, 1)
 
     def add(self, values: Array, exact: Array, plain: Array | None) -> None:
         """Add the implementation's tensor at a draw; `plain` is the plain reference's at the same draw, if it has one.
@@ -157,15 +154,13 @@ class ErrorStatistics:
         known = (here > size / 2) & (here < 2 * size)  # an error that is proportional to the entry is no scatter
         ratio = self.arrays.where(known, size / self.arrays.where(known, here, self.arrays.ones_like(here)), 1.0)
         error = self._finite((values - exact) * ratio)
-        self._errors = self._errors + error
-        self._squares = self._squares + error * error
-        self._sampled += 1
+        self.errors.add(error)
+        self.squares.add(error * error)
 
     def add_repeated(self, values: Array, again: Array) -> None:
         """Add the tensors of two calls of the implementation at the same inputs; they differ if it is random."""
         change = self._finite(values - again)
-        self._noise = self._noise + change * change / 2
-        self._repeated += 1
+        self._noise.add(change * change / 2)
 
     def storage(self, exact: Array) -> Array:
         """Return what rounding to the number format may change in each entry."""
@@ -179,12 +174,12 @@ class ErrorStatistics:
     @property
     def typical_plain(self) -> float:
         """The root mean square of the plain reference's errors."""
-        return math.sqrt(self._plain_squares / max(self._planned, 1))
+        return math.sqrt(float(self.plain_squares.value.sum()) / max(self.size, 1))
 
     @property
     def has_plain(self) -> bool:
         """Whether the plain reference runs in the implementation's precision."""
-        return self._planned > 0
+        return self._plain.count > 0
 
     @property
     def is_reference_alike(self) -> bool:
@@ -195,19 +190,19 @@ class ErrorStatistics:
         """
         if not self.has_plain or self.largest_plain or self.unit > COARSE:
             return False
-        return int((self._squares > 0).sum()) > SHARE * self.size
+        return int((self.squares.value > 0).sum()) > SHARE * self.size
 
     @property
     def is_deterministic(self) -> bool:
         """Whether repeated calls gave the same numbers."""
-        return not bool(self._noise.any())
+        return not bool(self._noise.value.any())
 
     def allowance(self, entries: int, *, rate: float = RATE) -> Allowance:
         """Return the bars at which a false alarm is rare among this many entries of a report."""
         xp, deviations = self.arrays, deviations_for(entries * max(self.draws, 1), rate)
         variance = self.expected_variance()
         if not self.is_deterministic:
-            variance = variance + self._pooled(self._noise / self._repeated)
+            variance = variance + self._pooled(self._noise.value)
         expected = xp.sqrt(variance)
         most = REORDERED if self.unit > COARSE else ACCUMULATED
         if self.size < POOLED:
@@ -221,7 +216,7 @@ class ErrorStatistics:
             level, widened = levels[0], min(max(*levels, 1.0), most)
         cancelled = self._positive(xp.sqrt(self._intermediates()) - CANCELLED * self.unit * abs(self.finite_exact))
         deviation = widened * expected + (most - widened) * cancelled
-        if self._sampled >= CONFIRMED:
+        if self.errors.count >= CONFIRMED:
             deviation = xp.maximum(deviation, xp.minimum(MARGIN * self._own_scatter(), most * expected))
         bar = self.storage(self.numerical) + deviations * deviation
         return Allowance(bar=bar, deviations=deviations, level=level, most=most)
@@ -231,36 +226,16 @@ class ErrorStatistics:
 
         An error that changes if the inputs move by a unit in the last place is one of rounding. A mistake stays.
         """
-        variance = self._positive(self.mean_square - self.mean_error**2)
+        variance = self._positive(self.squares.value - self.errors.value**2)
         return self.arrays.sqrt(variance)
 
     def races(self, entries: int) -> Array:
         """Return which entries differ between calls by more than a change of the order of sums explains."""
         if self.is_deterministic:
-            return self._noise > 0
+            return self._noise.value > 0
         most = REORDERED if self.unit > COARSE else ACCUMULATED
         explained = deviations_for(entries, RATE) * most
-        return self._noise / self._repeated > explained * explained * self.expected_variance()
-
-    @property
-    def mean_error(self) -> Array:
-        """The signed error of the implementation, as a mean over draws."""
-        return self._errors / max(self._sampled, 1)
-
-    @property
-    def mean_plain_error(self) -> Array:
-        """The signed error of the plain reference, as a mean over draws."""
-        return self._plain_errors / max(self._planned, 1)
-
-    @property
-    def mean_square(self) -> Array:
-        """The square of the implementation's error, as a mean over draws."""
-        return self._squares / max(self._sampled, 1)
-
-    @property
-    def mean_plain_square(self) -> Array:
-        """The square of the plain reference's error, as a mean over draws."""
-        return self._plain_whole / max(self._planned, 1)
+        return self._noise.value > explained * explained * self.expected_variance()
 
     @property
     def finite_exact(self) -> Array:
@@ -269,19 +244,15 @@ class ErrorStatistics:
 
     def expected_variance(self) -> Array:
         """Return the square of the error that each entry is expected to have beyond storage."""
-        scale, count = self._rounded(), self._planned
-        own = self._plain / max(count, 1)
+        scale, count, own = self._rounded(), self._plain.count, self._plain.value
         pooled = quantile(own / scale, USUAL) * scale
         plain = (count * own + PRIOR * pooled) / (count + PRIOR)
         # the errors of the plain reference are those of its intermediate numbers, which may have cancelled by accident
         rounded = (2 * QUANTUM) ** 2 * scale  # by less than a unit to either side
-        return self._conditioning() + self.arrays.maximum(plain, self._intermediates()) + rounded
-
-    def _conditioning(self) -> Array:
-        return QUANTUM**2 * self._scatter / max(self._perturbed, 1)
+        return QUANTUM**2 * self._conditioning.value + self.arrays.maximum(plain, self._intermediates()) + rounded
 
     def _intermediates(self) -> Array:
-        return QUANTUM**2 * self._within / max(self._moved, 1)
+        return QUANTUM**2 * self._intermediate.value
 
     @property
     def scale(self) -> Array:
@@ -290,7 +261,7 @@ class ErrorStatistics:
 
     def _rounded(self) -> Array:
         rounding = self.unit * abs(self.finite_exact) + self.form.tiny
-        return self._conditioning() + rounding * rounding
+        return QUANTUM**2 * self._conditioning.value + rounding * rounding
 
     def _pooled(self, own: Array) -> Array:
         scale = self._rounded()

@@ -24,7 +24,9 @@ def error_map(name: str, shape: tuple[int, ...], statistics: ErrorStatistics, al
         return grid.reshape(grid.shape[0] // down, down, grid.shape[1] // across, across)
 
     bars = xp.amax(blocks((statistics.worst + statistics.storage(statistics.numerical)) / allowance.bar), (1, 3))
-    own, plain = (blocks(each).sum((1, 3)).tolist() for each in (statistics.mean_square, statistics.mean_plain_square))
+    own, plain = (
+        blocks(each).sum((1, 3)).tolist() for each in (statistics.squares.value, statistics.plain_squares.value)
+    )
     pairs = zip(own, plain, strict=True) if statistics.has_plain else ()
     return ErrorMap(
         name=name,

@@ -33,13 +33,13 @@ CONTRACTS = {
         Contract(name=ContractName.CONTIGUITY, mode="reverse", holds=excusing_torch(contiguity)),
         Contract(name=ContractName.DETACHED, mode="reverse", holds=detached),
         Contract(name=ContractName.BATCHED, mode="reverse", holds=excusing_torch(batched), spreads=True),
-        Contract(name=ContractName.UNDEFINED_FORWARD, mode="forward", holds=excusing_torch(undefined_forward)),
-        Contract(name=ContractName.NO_MUTATION_FORWARD, mode="forward", holds=no_mutation_forward),
-        Contract(name=ContractName.BATCHED_FORWARD, mode="forward", holds=excusing_torch(batched_forward)),
         Contract(name=ContractName.BOUNDS, mode="reverse", holds=bounds),
         Contract(name=ContractName.INITIALISED, mode="reverse", holds=initialised),
         Contract(name=ContractName.ALIGNMENT, mode="reverse", holds=excusing_torch(alignment)),
         Contract(name=ContractName.STREAMS, mode="reverse", holds=streams),
+        Contract(name=ContractName.UNDEFINED_FORWARD, mode="forward", holds=excusing_torch(undefined_forward)),
+        Contract(name=ContractName.NO_MUTATION_FORWARD, mode="forward", holds=no_mutation_forward),
+        Contract(name=ContractName.BATCHED_FORWARD, mode="forward", holds=excusing_torch(batched_forward)),
     )
 }
 

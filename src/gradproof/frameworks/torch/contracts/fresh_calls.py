@@ -50,7 +50,7 @@ class Answer:
     gradient: Tensor
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Deviation:
     """The first difference between two calls in words, such as "the value of output differs (2 instead of 1 at …)"."""
 
@@ -90,7 +90,7 @@ def deviation(
     try:
         found = _answer(subject, context, circumstances)
     except _RaisedError as error:
-        return Deviation(str(error), refused=error.part == FORWARD)
+        return Deviation(words=str(error), refused=error.part == FORWARD)
 
     def noise_of_both() -> tuple[float, float]:
         if usual is None:
@@ -102,11 +102,13 @@ def deviation(
     worst = gap(expected.values, found.values, **limits, noise=lambda: noise_of_both()[0])
     if worst is not None:
         place = subject.outputs.locate(worst.coordinate)
-        return Deviation(f"the value of {place.path} differs ({worst} at {place})")
+        return Deviation(words=f"the value of {place.path} differs ({worst} at {place})")
     worst = gap(expected.gradient, found.gradient, **limits, noise=lambda: noise_of_both()[1])
     if worst is not None:
         place = subject.inputs.locate(worst.coordinate)
-        return Deviation(f"the gradient with respect to {place.path} differs ({worst} at {place})", argument=place.path)
+        return Deviation(
+            words=f"the gradient with respect to {place.path} differs ({worst} at {place})", argument=place.path
+        )
     return None
 
 
