@@ -50,6 +50,8 @@ def state_of(module):
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs interval timers")
+# Python drops an interrupt that arrives in a finalizer or in a callback of its garbage collector, with a notice.
+@pytest.mark.filterwarnings("ignore:Exception ignored in:pytest.PytestUnraisableExceptionWarning")
 def test_a_check_that_is_interrupted_at_any_moment_leaves_everything_as_it_was():
     def interrupt(*_):
         raise Interrupt
