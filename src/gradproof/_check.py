@@ -30,7 +30,7 @@ def check(
     budget: float | None = None,
     progress: bool | None = None,
 ) -> Report:
-    """Verify the gradients of `func` at `inputs`, and return the evidence. A wrong gradient is a report, not an error.
+    """Verify the gradients of `func` at `inputs`, and return the evidence. A wrong gradient is reported, not raised.
 
     >>> import torch
     >>> x = torch.linspace(0.1, 1, 5, dtype=torch.float64, requires_grad=True)
@@ -56,8 +56,9 @@ def check(
         rtol: the error, relative to the gradient entry, that is tolerated on top of the bar.
         atol: the absolute error that is tolerated on top of the bar.
         nondet_tol: how far two calls at the same point may differ before the function counts as nondeterministic.
-        probes: the number of random directions. One finds any lone wrong real number above the resolution; errors of
-            any other shape, k times the resolution, escape each probe with a probability of about 1/k.
+        probes: the number of random directions. One finds any single wrong real number above the resolution. Several
+            errors may cancel along a direction: if they are k times the resolution, they escape each probe with a
+            probability of about 1/k.
         seed: the seed of the random directions; the seed of a report repeats its check.
         explain: whether to diagnose a wrong gradient: what the mistake looks like, which module or autograd Function is
             wrong by itself, and a heat map of the errors. The verdict and the wrong entries do not depend on it.

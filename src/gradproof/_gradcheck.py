@@ -30,6 +30,7 @@ _torch_gradcheck = importlib.import_module("torch.autograd.gradcheck")
 
 
 TOLERANT_PROBES = 4  # errors of several entries may cancel to less than the tolerance along one direction
+# An inconclusive check with one of these reasons is decided by torch's own criterion.
 UNCLEAR = frozenset(Reason) - {Reason.NONDETERMINISTIC, Reason.MUTATION, Reason.UNSUPPORTED, Reason.NON_FINITE}
 PASSED = (
     "The check is inconclusive: {message} It passes all the same, since every entry is within atol and rtol of a "
@@ -185,7 +186,7 @@ def replace_gradcheck() -> Iterator[None]:
 
 
 def _refuse_what_torch_refuses(inputs: Any, *, forward: bool) -> None:
-    """Raise for inputs of which torch's check takes no derivative, whatever `raise_exception` says."""
+    """Raise for inputs that torch's check refuses, whatever `raise_exception` is."""
     for path, leaf in trees.leaves(inputs, "inputs"):
         if not (isinstance(leaf, Tensor) and leaf.requires_grad):
             continue
@@ -215,8 +216,8 @@ def _verified(
     try:
         report = examine(func, inputs, options=options, incoming=incoming)
     except NothingToDifferentiateError:
-        return True  # whole numbers do not change along with the inputs, nor does anything claim that they do
-    without_a_rule = bool(report.unsupported)  # each flag names a derivative
+        return True  # outputs of integers have no derivative: torch's check passes too
+    without_a_rule = bool(report.unsupported)  # each of torch's flags asks for one derivative, which must exist
     if report.verdict is Verdict.PASS and not without_a_rule:
         return True
     if not without_a_rule and report.reason in UNCLEAR and _passes_by_differences(func, inputs, options, incoming):

@@ -13,7 +13,7 @@ from gradproof.engine.options import Probing
 from gradproof.errors import InputError
 
 MODES = ("reverse", "forward")
-NUMBERS = ("rtol", "atol", "nondet_tol", "step", "min_resolution", "budget")  # one of NumPy's, or a tensor, is one too
+NUMBERS = ("rtol", "atol", "nondet_tol", "step", "min_resolution", "budget")  # NumPy scalars and one-entry tensors too
 Mode = Literal["reverse", "forward"]
 Order = Literal[1, 2]
 Coverage = Literal["probe", "full"]
@@ -49,8 +49,6 @@ class ContractName(enum.StrEnum):
 
 BY_REQUEST = frozenset({ContractName.BOUNDS, ContractName.INITIALISED, ContractName.ALIGNMENT, ContractName.STREAMS})
 CONTRACT_GROUPS = {"kernel": frozenset({*BY_REQUEST, ContractName.REPEATABLE})}
-
-
 _CONTRACTS = frozenset({*ContractName, *CONTRACT_GROUPS})
 
 
@@ -76,7 +74,7 @@ class CheckOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The options of one check, of `gradcheck` too, with their values validated."""
+    """The validated options of one check; some are set by the drop-ins of torch's gradcheck alone."""
 
     modes: tuple[str, ...] | None = None
     order: int = 1
@@ -146,7 +144,7 @@ class Options:
         return (self.contracts,) if isinstance(self.contracts, str) else self.contracts
 
     def asks_for(self, contract: ContractName) -> bool:
-        """Return True if a contract is to be tested: by its name, by that of a group, or by default."""
+        """Return True if a contract is to be tested: it is named, its group is, or it is among the defaults."""
         if self.contracts is None:
             return contract not in BY_REQUEST
         named = self.named_contracts

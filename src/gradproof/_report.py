@@ -76,7 +76,7 @@ class GradientError(AssertionError):
         self.report = report
 
     def __reduce__(self) -> tuple[type[GradientError], tuple[str, Report]]:
-        """Return what makes the same error in another process, as of a pool of workers."""
+        """Return the arguments of the same error, so that it can be pickled and sent between processes."""
         return type(self), (str(self), self.report)
 
 

@@ -194,7 +194,7 @@ class Recorder:
             self.item, session.seed = None, self.seeds.given
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Refuse markers that say nothing."""
+        """Refuse markers with unknown or positional options."""
         options_of(item)
 
     @pytest.hookimpl(wrapper=True)
@@ -230,7 +230,7 @@ class Recorder:
         self.seeds.update(report)
 
     def pytest_sessionfinish(self) -> None:
-        """Write the report, unless this process is a worker of pytest-xdist; a full disk costs nothing else."""
+        """Write the report, unless this process is a worker of pytest-xdist; a full disk fails no test."""
         if hasattr(self.config, "workerinput"):
             return
         self.seeds.save()

@@ -1,1 +1,1 @@
-"""What the pytest plugin consists of: options of a test, its seed, and annotations for continuous integration."""
+"""The parts of the pytest plugin: options of a test, its seed, and annotations for continuous integration."""

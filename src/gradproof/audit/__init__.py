@@ -1,4 +1,4 @@
-"""Audits: thousands of checks, each in a process that may die, and a journal that survives whatever happens.
+"""Audits: thousands of checks in worker processes, and a journal that survives the end of any of them.
 
 >>> from gradproof.audit import Case, Selection
 >>> from functools import partial

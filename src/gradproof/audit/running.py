@@ -1,4 +1,4 @@
-"""Run one case in this process, and put what comes of it into a result."""
+"""Run one case in this process, and return its result."""
 
 from __future__ import annotations
 
@@ -77,6 +77,6 @@ def _said(report: gradproof.Report) -> dict[str, Any]:
 def _words(error: BaseException) -> str:
     try:
         text = str(error)
-    except Exception:  # the words of an error are code of the user's too
+    except Exception:  # the error's __str__ is the user's code too
         text = ""
     return f"{type(error).__name__}: {text}".rstrip(": ")[:LONGEST]

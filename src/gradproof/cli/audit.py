@@ -36,7 +36,7 @@ class WithDefault(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Take what is no command for the source of a run."""
+        """Treat a first argument that is not a command as the source of `run`."""
         if args and args[0] not in self.commands:
             args = ["run", *args]
         return super().resolve_command(ctx, args)
@@ -78,7 +78,7 @@ def shard(text: str) -> tuple[int, int]:
 
 @click.group(cls=WithDefault, subcommand_metavar="[run] SOURCE | COMMAND [ARGS]...")
 def audit() -> None:
-    """Run thousands of checks, each in a process that may die, and keep what comes of them in a journal.
+    """Run thousands of checks in worker processes, and keep the results in a journal.
 
     `gradproof audit SOURCE --journal FILE` is short for `gradproof audit run`.
     """
@@ -150,7 +150,7 @@ def run(
 @click.option("--junit", "junit_file", metavar="FILE", help="Write JUnit XML, as CI systems read it.")
 @click.option("--github", is_flag=True, help="Print annotations of a GitHub workflow instead of lines.")
 def report(file: str, html_file: str | None, json_file: str | None, junit_file: str | None, github: bool) -> ExitCode:
-    """Show what came of an audit: the cases that fail, and how many ended in which way."""
+    """Show the results of an audit: the cases that fail, and the number of cases by outcome."""
     from gradproof.audit import Journal, exports
     from gradproof.audit.case import Outcome
     from gradproof.audit.page import page
@@ -228,7 +228,7 @@ def replay(file: str, name: str, shrinks: bool) -> ExitCode:
 
 
 def _concluded(counts: dict[str, int]) -> ExitCode:
-    """Print how many cases ended in which way, and return the code of the worst."""
+    """Print the number of cases by outcome, and return the exit code of the worst outcome."""
     total = sum(counts.values())
     say(
         f"{total:,} cases: "
@@ -238,7 +238,7 @@ def _concluded(counts: dict[str, int]) -> ExitCode:
 
 
 def code_of(outcomes: Iterable[str]) -> ExitCode:
-    """Return the code of the worst outcome; a case without a verdict counts as inconclusive.
+    """Return the exit code of the worst outcome; a case without a verdict counts as inconclusive.
 
     >>> code_of(["pass", "crash"]).name, code_of(["pass", "skipped"]).name
     ('INCONCLUSIVE', 'PASS')
@@ -252,7 +252,7 @@ def code_of(outcomes: Iterable[str]) -> ExitCode:
 
 
 def _executor(dask: str | None, ray: str | None) -> Callable[..., Executor]:
-    """Return what makes the executor that was asked for: local processes, unless a cluster is named."""
+    """Return a factory of the chosen executor: local processes, unless a cluster is named."""
     if dask and ray:
         raise Misuse("Pass --dask or --ray: an audit runs on one cluster.")
     if dask:

@@ -1,4 +1,4 @@
-"""How an audit advances: a display that is drawn over on a terminal, and a line now and then elsewhere."""
+"""The progress of an audit: a display that is redrawn on a terminal, and a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from gradproof.audit.case import Result
 from gradproof.audit.executors import Executor
 from gradproof.cli.output import tell
 
-EVERY = 30.0  # seconds between two lines where nothing can be drawn over
-DRAWN = 0.25  # seconds between two drawings
-LONGEST = 60  # characters of a case's name
-AT_WORK = 4  # names of cases that are shown
+LINE_INTERVAL = 30.0  # seconds between two lines, where the output is no terminal
+REDRAW_INTERVAL = 0.25  # seconds
+NAME_WIDTH = 60  # characters of a case's name
+NAMES = 4  # of running cases that are shown
 
 
 class Progress:
@@ -41,21 +41,21 @@ class Progress:
             self._live.stop()
 
     def show(self, result: Result | None) -> None:
-        """Count a result, and show the state if it is time."""
+        """Count a result, and show the progress if the interval has passed."""
         if result:
             self._counts[result.outcome.value] += 1
         now = time.monotonic()
-        if now - self._shown < (DRAWN if self._live else EVERY):
+        if now - self._shown < (REDRAW_INTERVAL if self._live else LINE_INTERVAL):
             return
         self._shown = now
         if self._live:
-            lines = [self.line(), *(f"  {name[:LONGEST]}" for name in self._executor.running()[:AT_WORK])]
+            lines = [self.line(), *(f"  {name[:NAME_WIDTH]}" for name in self._executor.running()[:NAMES])]
             self._live.update(Text("\n".join(lines)), refresh=True)
         else:
             tell(self.line())
 
     def line(self) -> str:
-        """Return the state in a line."""
+        """Return the progress in one line."""
         total, seconds = self._counts.total(), time.monotonic() - self._began
         parts = ", ".join(f"{count:,} {outcome}" for outcome, count in self._counts.most_common())
         return f"{total:,} cases in {seconds:,.0f} s ({total / max(seconds, 1e-3):.1f} a second): {parts}"

@@ -101,9 +101,8 @@ def compare(function: str, reference: str, inputs: tuple[str, ...], **options: A
     Both are named as for `gradproof check`, and so are the inputs, such as 'randn(128,256,dtype=bfloat16)'. No
     tolerance is needed: an entry is wrong if its error exceeds what the precision explains.
     """
-    kernel, plain = _callable(function), _callable(reference)
     return _examine(
-        partial(compare_implementations, kernel, plain),
+        partial(compare_implementations, _callable(function), _callable(reference)),
         inputs,
         options,
         f"{function} and {reference} could not be compared",
@@ -223,7 +222,7 @@ def _made(text: str) -> Any:
 
 @contextmanager
 def _running(complaint: str) -> Iterator[None]:
-    """Turn whatever the user's code raises into a complaint; an exit too, which is none of this process."""
+    """Report what the user's code raises as misuse; SystemExit too, which must not end this process."""
     try:
         yield
     except (InputError, NotImplementedError, OutOfMemoryError, KeyboardInterrupt):

@@ -15,7 +15,7 @@ from gradproof.cli.exit_codes import ExitCode
 from gradproof.cli.output import reader_may_leave, tell
 from gradproof.errors import InputError, OutOfMemoryError
 
-NEGATIVE = re.compile(r"-(\.?\d|\(|\w+\()")  # -1.5, -(…), -randn(3): an input, and no option
+NEGATIVE = re.compile(r"-(\.?\d|\(|\w+\()")  # -1.5, -(…), -randn(3): an input, not an option
 FRAMEWORK = "torch"
 ABSENT = "PyTorch is not installed. Install it: pip install 'gradproof[torch]'"
 
@@ -32,7 +32,7 @@ class Misuse(click.ClickException):
 
 
 class Failed(Misuse):
-    """A request that was fine, and could not be fulfilled all the same."""
+    """A valid request that failed while it was carried out."""
 
     exit_code = ExitCode.FAILED
 
@@ -41,7 +41,7 @@ class OnNumbers(click.Command):
     """A command whose arguments may be negative numbers."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put a space before a negative number, so that it is taken for no option."""
+        """Put a space before a negative number, so that click does not take it for an option."""
         return super().parse_args(ctx, [f" {each}" if NEGATIVE.match(each) else each for each in args])
 
 

@@ -60,7 +60,7 @@ def one_line(error: BaseException) -> str:
     where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
     try:
         text = str(error).splitlines()
-    except Exception:  # the words of an error are code of the user's too
+    except Exception:  # the error's __str__ is the user's code too
         text = []
     return f"{type(error).__name__}: {text[0] if text else ''}".rstrip(": ") + where
 
@@ -85,9 +85,9 @@ def _module(name: str) -> Any:
 
 
 def _look_here_last() -> None:
-    """Let modules of the working directory be imported, where no installed one has their name.
+    """Append the working directory to the import path, so that installed modules take precedence.
 
-    A file called `torch.py` must not take the place of a dependency without being asked for.
+    A file called `torch.py` must not take the place of a dependency unless it is asked for.
     """
     here = str(Path.cwd())
     if "" not in sys.path and here not in sys.path:

@@ -1,4 +1,4 @@
-"""What the commands print: in characters that the terminal has, and quietly if its reader has left."""
+"""Print lines in characters that the terminal can show, and stop quietly once their reader has left."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def tell(text: str) -> None:
 
 @contextlib.contextmanager
 def reader_may_leave() -> Iterator[None]:
-    """Print to nobody once the reader of standard output has left, as `head -1` does after a line."""
+    """Discard output after a broken pipe: the reader of standard output may leave early, as `head -1` does."""
     try:
         yield
         sys.stdout.flush()

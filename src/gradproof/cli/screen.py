@@ -10,7 +10,7 @@ from gradproof.report.words import gist
 from gradproof.report.wrapping import wrapped
 
 SHOWN = 5  # scenes of one kind
-LABEL = 15  # characters before what is said
+LABEL = 15  # characters before a text, which hold the name of who says it
 
 
 def screen(seen: Sequence[Shown], width: int) -> Iterator[tuple[str, bool]]:

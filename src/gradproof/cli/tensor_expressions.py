@@ -1,6 +1,6 @@
 """Tensors from small expressions, such as `randn(3, 4)` or `complex128 csr(100, 100, density=.05)`.
 
-An expression is parsed, never evaluated: numbers, lists, the four operations and the makers below are all there is.
+An expression is parsed, never evaluated as Python: it has numbers, lists, the four operations and the makers below.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ def adjoint_disagreement(subject: Subject, seed: int, options: Probing) -> Findi
     for number in range(FEW):
         try:
             gap, allowed, tolerated = _gap(subject, seed + 31 * number, options)
-        except DerivativeError:  # at a direction of this size, where at small ones there was none
+        except DerivativeError:  # raised for a direction of length one, though not for short ones
             return None
         if not (math.isfinite(gap) and gap > ROUNDINGS * allowed + tolerated):
             return None

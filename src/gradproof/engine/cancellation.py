@@ -142,12 +142,12 @@ def _leftover(subject: Subject, found: Judgement, seed: int) -> Leftover | None:
     units, frame = (1.0, subject.outputs) if subject.mode == "forward" else (abs(steps[0]) / root, subject.inputs)
     claimed = here * units
     reference = max(float(claimed.max()), slope * length)
-    claim, none = _amplified(subject, frame, claims * units, claimed, reference)
+    claim, lost = _amplified(subject, frame, claims * units, claimed, reference)
     if not value and not claim:
         return None
     # other incoming gradients, or directions, may cancel larger numbers than the one that was judged
-    none = xp.where(none > 0, GROSS * none / (units + TINY), 0.0)
-    return Leftover(values=CLEARLY * alone, claims=none, value=CLEARLY * value, slope=slope, length=length)
+    lost = xp.where(lost > 0, GROSS * lost / (units + TINY), 0.0)
+    return Leftover(values=CLEARLY * alone, claims=lost, value=CLEARLY * value, slope=slope, length=length)
 
 
 def _is_too_large(subject: Subject, found: Judgement, step: Array) -> bool:

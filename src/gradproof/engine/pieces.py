@@ -1,7 +1,7 @@
-"""Pieces of long vectors, and the numbers that are taken out of them.
+"""Pieces of long vectors, and how scalars are read from a device.
 
-On a CPU a vector is worked on in pieces that fit its caches. On a device every operation on a piece is a kernel launch
-and every number that is taken out makes the host wait, so that pieces are large and numbers are taken out together.
+On a CPU a vector is worked on in pieces that fit its caches. On a device every operation on a piece is a kernel launch,
+and every scalar that is read makes the host wait. There pieces are large, and scalars are read together.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def slices(low: int, high: int, piece: int = CACHED) -> Iterator[slice]:
 
 
 def columns(xp: Array, rows: Iterable[Sequence[Array]]) -> list[list[float]]:
-    """Take the 0-d arrays of a table out as floats, column by column; from a device in one transfer."""
+    """Return the 0-d arrays of a table as floats, column by column; read from a device in one transfer."""
     table = list(zip(*rows, strict=True))
     if is_on_cpu(table[0][0]):
         return [list(map(float, column)) for column in table]

@@ -119,10 +119,10 @@ class Probe:
     @property
     def coarse(self) -> bool:
         """Whether the bar is wide and can be narrowed by more samples."""
-        return wide(self.contraction, self.claim, self.enough)
+        return can_be_narrowed(self.contraction, self.claim, self.enough)
 
 
-def wide(contraction: Contraction, claim: Claim, enough: float) -> bool:
+def can_be_narrowed(contraction: Contraction, claim: Claim, enough: float) -> bool:
     """Return True if a bar is much wider than rounding makes it, so that more samples can narrow it."""
     return contraction.bar > max(enough * claim.largest_contribution, GROSS * contraction.floor)
 
@@ -143,13 +143,13 @@ def rounding_floor(ladder: Ladder, entry: float, change: float) -> float:
 
 def says_nothing(probe: Probe) -> bool:
     """Return True if the bar is so wide that agreement verifies nothing."""
-    subject, wide, largest = probe.ladder.subject, probe.bar, probe.claim.largest_contribution
+    subject, bar, largest = probe.ladder.subject, probe.bar, probe.claim.largest_contribution
     if largest:
-        return wide > max(MEANINGFUL * largest, probe.claim.tolerated) and wide > TRACE * _natural(subject)
+        return bar > max(MEANINGFUL * largest, probe.claim.tolerated) and bar > TRACE * _natural(subject)
     if _hides(probe):
         return True
     coarse_slopes = float(probe.ladder.coarse_slopes().max()) if len(probe.ladder.samples) > 2 else 0.0
-    return wide > GROSS * probe.contraction.floor and wide > TRACE * max(_natural(subject), coarse_slopes)
+    return bar > GROSS * probe.contraction.floor and bar > TRACE * max(_natural(subject), coarse_slopes)
 
 
 def _hides(probe: Probe) -> bool:

@@ -25,7 +25,7 @@ from gradproof.engine.estimators.ladder import Ladder
 from gradproof.engine.estimators.refinement import grow, most_informative_bar, outliers
 from gradproof.engine.estimators.steps import BOTTOM, FINEST, RATIO, first_step
 from gradproof.engine.options import Probing
-from gradproof.engine.probe import Probe, rounding_floor, says_nothing, wide
+from gradproof.engine.probe import Probe, can_be_narrowed, rounding_floor, says_nothing
 from gradproof.engine.subject import Array, Subject
 from gradproof.engine.thresholds import CALLS, GROSS, LARGE, SAMPLE, SLIGHT, WORK
 from gradproof.engine.views import OutputSubset
@@ -155,7 +155,7 @@ def _doubted(probe: Probe, cotangent: Array, step: float, options: Probing) -> l
         rest = cotangent * 1.0
         rest[few] = 0.0
         contraction = contract(ladder, rest)
-        if not wide(contraction, probe.claim, options.enough):
+        if not can_be_narrowed(contraction, probe.claim, options.enough):
             others = _claimed(ladder, rest, contraction, probe.seed, options)
             others = _by_blocks(others, options) if _clear(others) else others
             if _clear(others):

@@ -180,8 +180,8 @@ class HeatMap:
     """Where a Jacobian is wrong: its error in blocks of outputs (rows) by inputs (columns), each single or of many.
 
     `rows` and `columns` name the first entry of each block; no block spans two tensors unless there are very many.
-    `errors` are what a typical entry of the block is off by,
-    and zero where the block lies within its bar. `exact` says that every block is one entry.
+    `errors` are what a typical entry of the block is off by, and zero where the block lies within its bar. `exact` says
+    that every block is one entry.
     """
 
     rows: tuple[Place, ...]
@@ -277,8 +277,8 @@ class Report:
 
     `reason` says why a check is inconclusive, and is None otherwise. `message` explains it, or is that of the first
     finding; `hint` says what to do. `origin` is where the check was made, such as a test's name, if that is known.
-    `errors` are those of a comparison with a reference, by position.
-    `unsupported` names derivatives that were asked for and that the framework does not have.
+    `errors` are those of a comparison with a reference, by position. `unsupported` names derivatives that were asked
+    for and that the framework does not have.
     """
 
     verdict: Verdict

@@ -1,4 +1,4 @@
-"""What a terminal can show: no control characters of others, and substitutes for what its encoding lacks."""
+"""Make text safe for a terminal: escape control characters, and substitute what the encoding lacks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def without_controls(text: str) -> str:
 
 
 def harmless(value: T) -> T:
-    """Return frozen data with no control characters in any of its texts."""
+    """Return a copy of frozen data whose texts have their control characters escaped."""
     if isinstance(value, str):
         return without_controls(value)  # type: ignore[return-value]  # a str is what came in
     if isinstance(value, tuple):

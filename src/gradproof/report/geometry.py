@@ -28,7 +28,7 @@ class Plot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanePlot(Plot):
-    """A plot with an axis upwards too."""
+    """A plot with a vertical axis too."""
 
     height = 250
     bottom = 212

@@ -14,7 +14,7 @@ LETTER = 6.6  # pixels across
 LINE = 12  # pixels down
 GAP = 6  # pixels between labels
 LEVELS = 5  # shades
-SHADE = 10**0.5  # between neighbouring shades
+SHADE = 10**0.5  # ratio of the errors of neighbouring shades
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,12 +23,12 @@ SCHEMA = 1  # a new version if a field changes its meaning or is removed, not if
 
 def to_json(report: results.Report) -> str:
     """Return one report as a JSON object; `schema` is the version of its format."""
-    return json.dumps({"schema": SCHEMA, **_plain(report)}, allow_nan=False)
+    return json.dumps({"schema": SCHEMA, **_encodable(report)}, allow_nan=False)
 
 
 def all_to_json(reports: Iterable[results.Report]) -> str:
     """Return several reports as one JSON object."""
-    return json.dumps({"schema": SCHEMA, "reports": [_plain(report) for report in reports]}, allow_nan=False)
+    return json.dumps({"schema": SCHEMA, "reports": [_encodable(report) for report in reports]}, allow_nan=False)
 
 
 def from_json(text: str, kind: type[R]) -> tuple[R, ...]:
@@ -68,19 +68,19 @@ def _objects(text: str) -> list[Any]:
         raise InputError("This JSON is no report: it has no 'schema'. Pass what to_json() or --json wrote.")
     if type(data["schema"]) is not int or data["schema"] != SCHEMA:
         raise InputError(
-            f"This report has the form {reprlib.repr(data['schema'])}, and this version of gradproof reads form "
+            f"This report has schema {reprlib.repr(data['schema'])}, and this version of gradproof reads schema "
             f"{SCHEMA}. Read it with the version that wrote it, or check again."
         )
     return data["reports"] if isinstance(data.get("reports"), list) else [data]
 
 
-def _plain(value: Any) -> Any:
+def _encodable(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {field.name: _encodable(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [_encodable(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value

@@ -14,7 +14,7 @@ class Bar:
     """A progress bar: a context manager that is called with how much is done, and of how much.
 
     It appears after two seconds. If `wanted` is None, it appears only if standard error is a terminal. `enter` begins a
-    stage of the work, of which it is not known how long it takes; `pulse` shows that it goes on.
+    stage of unknown length; `pulse` shows that the check still runs.
     """
 
     def __init__(self, title: str, *, wanted: bool | None) -> None:

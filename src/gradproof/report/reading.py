@@ -17,12 +17,12 @@ from typing import Any
 from gradproof.engine.results import HeatMap
 from gradproof.errors import InputError
 
-NUMBERS = {"inf": float("inf"), "-inf": float("-inf"), "nan": float("nan")}  # which JSON has no numbers for
+NUMBERS = {"inf": float("inf"), "-inf": float("-inf"), "nan": float("nan")}  # JSON has no numbers for them
 Reader = Callable[[Any], Any]
 
 
 class MisfitError(Exception):
-    """A JSON value that is not what the type says; `path` leads to it, the innermost part first."""
+    """A JSON value that does not fit its type; `path` leads to it, the innermost part first."""
 
     def __init__(self, complaint: str) -> None:
         super().__init__(complaint)
@@ -40,7 +40,7 @@ def read(kind: Any, value: Any, where: str) -> Any:
         return _reader(kind)(value)
     except MisfitError as error:
         path = "".join([where, *reversed(error.path)])
-        raise InputError(f"{path} {error}: this is no whole report.") from None
+        raise InputError(f"{path} {error}: the report is damaged or incomplete.") from None
 
 
 @functools.cache

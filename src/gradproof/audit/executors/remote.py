@@ -1,4 +1,4 @@
-"""A case on a worker of a cluster: in a process of its own there too, which may die without the worker."""
+"""Run a case on a worker of a cluster, in a process of its own that may crash without the worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""torch's test databases, imported with a sentence where what they need is not installed."""
+"""Import torch's test databases, with an error message that names a package they need and that is not installed."""
 
 from __future__ import annotations
 

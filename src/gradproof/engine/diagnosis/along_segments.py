@@ -142,7 +142,7 @@ def _line(subject: Subject, region: Region) -> str:
 
 
 def _where(region: Region) -> str:
-    """Return in words where the block of a tensor is that a region covers; empty if it covers the tensor."""
+    """Describe the block of a tensor that a region covers; empty if it covers the tensor."""
     places = []
     for axis, (low, high) in region.box.items():
         count = high - low

@@ -137,7 +137,7 @@ def wrong_entries(case: Case) -> tuple[Array, Array] | None:
 
 
 def described(case: Case, chosen: Array, others: Array) -> str | None:
-    """Return in words what separates the chosen entries from the others: a range of indices, or a sign of the input."""
+    """Describe what separates the chosen entries from the others: a range of indices, or a sign of the input."""
     return _slab(case, chosen, others) or _beside(case, chosen, others)
 
 
@@ -211,7 +211,7 @@ def _are_stored(case: Case, chosen: Array, *, stored: bool) -> bool:
 
 
 def _slab(case: Case, chosen: Array, others: Array) -> str | None:
-    """Return in words where the chosen entries lie, if all are before, or all after, the others along a dimension."""
+    """Describe where the chosen entries lie, if all are before, or all after, the others along a dimension."""
     part = case.result_part
     if part.is_complex:
         imaginary = case.xp.arange(0, part.size, device=chosen.device) % 2 == 1
@@ -231,7 +231,7 @@ def _slab(case: Case, chosen: Array, others: Array) -> str | None:
 
 
 def _beside(case: Case, chosen: Array, others: Array) -> str | None:
-    """Return in words which inputs the chosen entries have, if a sign or a threshold separates them from the others."""
+    """Describe the inputs of the chosen entries, if a sign or a threshold separates them from the others."""
     if not case.reverse or case.result_part.is_complex:
         return None
     point = case.result_part.of(case.measurements.subject.point)
@@ -248,7 +248,7 @@ def _beside(case: Case, chosen: Array, others: Array) -> str | None:
 
 
 def _threshold(point: Array, chosen: Array, others: Array) -> str | None:
-    """Return in words the threshold of the inputs, or of their sizes, that separates the chosen from the others."""
+    """Describe the threshold of the inputs, or of their sizes, that separates the chosen entries from the others."""
     for what, numbers in (("input", point), ("input's size", abs(point))):
         for side, below, above in (("below", chosen, others), ("above", others, chosen)):
             low, high = float(numbers[below].max()), float(numbers[above].min())

@@ -237,7 +237,7 @@ def _quantised(values: _Values, pairs: list[_Candidate]) -> tuple[Array, Array] 
             change = abs(side - centre)
             quantum = xp.where((change > 0) & (change < quantum), change, quantum)
     for sample in samples:
-        if sample.t >= values.noise.wide:
+        if sample.t >= values.noise.survives_cast:
             constant = (sample.plus == centre) & (sample.minus == centre)
             quantised = quantised & ~(constant & (quantum > COARSEST * abs(centre)))
     return quantised, xp.where(quantised, quantum, 0.0)

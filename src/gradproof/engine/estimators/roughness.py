@@ -1,4 +1,4 @@
-"""Whether a function is rough where a segment disagrees: then the rule may be right."""
+"""Test whether a function is rough where a segment disagrees: then the rule may be right."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from gradproof.engine.thresholds import ALIKE, CLEARLY, COARSEST, ROUNDINGS, TWO
 
 
 def is_rough_at_the_ends(question: Question, segment: Segment) -> bool:
-    """Return True if roughness between rounding and the segment's width, as of inputs that are cast, may explain it.
+    """Return True if roughness on scales between rounding and the segment's width may explain the residual.
 
-    It may be the same in all outputs, so that the contracted values are looked at, several times.
+    A cast of the inputs makes such roughness. It may be the same in all outputs, so the scatter of the contracted
+    values is measured, at both ends and on two scales.
     """
     worst = 0.0
     for share in (COARSEST, COARSEST**2):

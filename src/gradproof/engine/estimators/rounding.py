@@ -28,9 +28,9 @@ class Noise:
 
     `rounding` is the rounding of the values' type and `shown` the rounding that the values show, both relative.
     `tiny` is the spacing of the smallest numbers. `step_rounding` is the rounding of a step below t = 1, relative to
-    the step t = 1. `background` is the median even fourth difference, for each pair of samples. A step from `wide` on
-    is too long for a half precision to round it away. `share` is the rounding of cast values relative to their change,
-    which is their size where they are zero at the point.
+    the step t = 1. `background` is the median even fourth difference, for each pair of samples. A step of
+    `survives_cast` or more is too long for a half precision to round it away. `share` is the rounding of cast values
+    relative to their change, which is their size where they are zero at the point.
     """
 
     rounding: float
@@ -38,7 +38,7 @@ class Noise:
     tiny: float
     step_rounding: float
     background: tuple[float, ...] = ()
-    wide: float = math.inf
+    survives_cast: float = math.inf
     share: float = 0.0
 
     @classmethod
@@ -50,7 +50,7 @@ class Noise:
             shown=rounding,
             tiny=numbers.tiny,
             step_rounding=4 * unit / first_step(unit),
-            wide=math.inf if cast > unit else COARSEST / first_step(unit),
+            survives_cast=math.inf if cast > unit else COARSEST / first_step(unit),
             share=rounding if cast > unit else 0.0,
         )
 

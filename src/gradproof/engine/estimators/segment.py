@@ -88,10 +88,11 @@ def segment_test(
     """Hold the claimed gradient against the change in value along random segments through the point.
 
     `moving` is one for the input coordinates that the segments move, and zero for the others; `alignment` is that of
-    every second segment, or of all where it is MEASURED. `rtol` and `atol` are
-    errors of an entry that are tolerated. AGREES says that the bar would have shown an error of a tenth in the largest
-    contribution. DISAGREES says that the rule is wrong, and not the function rough: two segments are clearly outside
-    their bars, the residual is spread along them, and it does not vanish on fine steps.
+    every second segment, or of all where it is MEASURED. `rtol` and `atol` are errors of an entry that are tolerated.
+
+    AGREES says that the bar would have shown an error of a tenth in the largest contribution. DISAGREES says that the
+    rule is wrong and the function is not rough: two segments are clearly outside their bars, the residual is spread
+    along them, and it does not vanish on fine steps.
     """
     question = replace(question_of(subject, seed, rtol, atol, moving), alignment=alignment)
     first = _best_width(question, seed)

@@ -9,9 +9,8 @@ RATIO = 4.0  # between neighbouring steps: Richardson's extrapolation then gains
 BOTTOM = (0, 1)  # exponents of the two steps that every ladder begins with
 FINEST = -9  # exponent of the finest step: 4⁻⁹ of the first one is about 16 units of rounding of the point
 LONGEST = 0.5  # of the point's own scale: longer steps lead to points that are unlike it
-SHORT = (
-    RATIO**-3
-)  # times a step: this makes the effect of curvature on a slope 64 times smaller, and not that of a kink
+# times a step: curvature then changes a slope 64 times less, and a kink as much as before
+SHORT = RATIO**-3
 
 
 @functools.cache

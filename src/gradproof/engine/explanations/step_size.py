@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from itertools import islice
 
 from gradproof.engine.contraction import CAUTION, Contraction, contract, inner
@@ -14,48 +15,52 @@ from gradproof.engine.results import Obstacle, Reason
 from gradproof.engine.thresholds import CLEARLY, FEW, MEANINGFUL, NEGLIGIBLE, TWO_DIGITS
 
 
-class CoarserSteps:
-    """Coarse steps show the claimed slope, and contradict the fine ones, as for a function with a cast or a table."""
+class OtherSteps(ABC):
+    """The claim is the slope on other steps than those measured. One probe is enough to show it."""
 
     reason = Reason.STEP_SIZE
     kinds = frozenset({Kind.DISAGREEMENT})
+    obstacle: Obstacle
 
     def explains(self, comparison: Comparison) -> Obstacle | None:
-        """Return an obstacle if two neighbouring coarse steps show the claimed slope."""
-        if not any(map(self._matches, comparison.probes)):
-            return None
-        return Obstacle(
-            self.reason,
-            "Fine steps and coarse steps show different slopes, and the claim is that of the coarse steps, as for a "
-            "function with a cast or a table in it.",
-            "Check the function without the cast.",
-        )
+        """Return the obstacle if one of the probes shows the claimed slope on other steps."""
+        return self.obstacle if any(map(self.shown_by, comparison.probes)) else None
 
-    def _matches(self, probe: Probe) -> bool:
+    @abstractmethod
+    def shown_by(self, probe: Probe) -> bool:
+        """Return True if a probe shows the claimed slope on other steps, or may do so."""
+
+
+class CoarserSteps(OtherSteps):
+    """Coarse steps show the claimed slope, and contradict the fine ones, as for a function with a cast or a table."""
+
+    obstacle = Obstacle(
+        Reason.STEP_SIZE,
+        "Fine steps and coarse steps show different slopes, and the claim is that of the coarse steps, as for a "
+        "function with a cast or a table in it.",
+        "Check the function without the cast.",
+    )
+
+    def shown_by(self, probe: Probe) -> bool:
+        """Return True if two neighbouring coarse steps show the claimed slope."""
         pairs = (probe.ladder.between(k) for k in range(1, len(probe.ladder.samples) - 1))
         return any(_confirms(contract(pair, probe.cotangent), probe) for pair in pairs)
 
 
-class FinerSteps:
+class FinerSteps(OtherSteps):
     """The function oscillates or is chaotic on the usual steps, and the claim is the slope on finer ones.
 
     A rough function is smooth on steps so short that the change by the claimed slope is below its roughness.
     """
 
-    reason = Reason.STEP_SIZE
-    kinds = frozenset({Kind.DISAGREEMENT})
+    obstacle = Obstacle(
+        Reason.STEP_SIZE,
+        "The function changes within the finest steps that can be taken, and the claim may be its slope there.",
+        "Check at a point where it changes less, or a gentler version of it: fewer iterations, lower frequencies.",
+    )
 
-    def explains(self, comparison: Comparison) -> Obstacle | None:
-        """Return an obstacle if finer steps show the claimed slope, or if such steps cannot be taken."""
-        if not any(map(self._may_be_finer, comparison.probes)):
-            return None
-        return Obstacle(
-            self.reason,
-            "The function changes within the finest steps that can be taken, and the claim may be its slope there.",
-            "Check at a point where it changes less, or a gentler version of it: fewer iterations, lower frequencies.",
-        )
-
-    def _may_be_finer(self, probe: Probe) -> bool:
+    def shown_by(self, probe: Probe) -> bool:
+        """Return True if finer steps show the claimed slope, or if such steps cannot be taken."""
         ladder, unit = probe.ladder, probe.ladder.subject.numbers.precision
         finest = contract(ladder.between(0), probe.cotangent)
         if _confirms(finest, probe):

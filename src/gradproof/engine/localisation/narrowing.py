@@ -2,7 +2,7 @@
 
 The slopes of all outputs along a probe's direction are known, so that bisection over the outputs takes pullbacks alone.
 It ends at the outputs that a wrong entry affects. The entry is looked for among the inputs that the claim connects with
-these outputs, and among all others only if it is not there: of a convolution that takes 7 evaluations at any size.
+these outputs, and among all others only if it is not there. For a convolution that takes 7 evaluations at any size.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Let one thread at a time use some objects: checks of one module exclude each other, those of others run beside."""
+"""Let one thread at a time use some objects: checks of one module wait for each other, others run in parallel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 PROCESS = object()  # stands for what all threads share: global generators, the level of dual numbers, warning filters
 DUAL_LEVEL = object()  # stands for that level alone, and is taken together with `PROCESS`
-PATIENCE = 0.1  # seconds until another look at objects whose user may have ended without a word
+PATIENCE = 0.1  # seconds until another look at objects whose user may have ended without releasing them
 
 _registry = threading.Lock()
 _numbers = itertools.count()

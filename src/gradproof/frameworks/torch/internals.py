@@ -26,7 +26,7 @@ def version_of(tensor: Tensor) -> int:
 
 
 def set_version(tensor: Tensor, version: int) -> None:
-    """Make autograd believe that a tensor, whose memory is as it was, was not written to since.
+    """Set autograd's count of writes to a tensor, for one whose memory was restored.
 
     >>> tensor = torch.zeros(2)
     >>> set_version(tensor.add_(1), 0)
@@ -91,7 +91,7 @@ def is_transformed(tensor: Tensor) -> bool:
 
 
 def batched_without_transforms(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of batches by the implementation that is older than `torch.func`, and takes old Functions."""
+    """Return a batched function by torch's older vmap, which takes Functions without `setup_context` too."""
     batched: Callable[..., Any] = _vmap(function)
     return batched
 

@@ -1,4 +1,4 @@
-"""Sparse matrices from others: sums and products entry by entry, joined, cut and merged, all of it differentiable.
+"""Build sparse matrices from others, differentiably: add, multiply entry by entry, join, select and merge.
 
 Sparse operands are tensors or pairs of pattern and values. If one is a tensor the result is a COO tensor, else a pair.
 """

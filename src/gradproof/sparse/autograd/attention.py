@@ -39,9 +39,9 @@ def attention(
 
     Args:
         pattern: which columns each row attends to, one matrix.
-        query: what is asked for in each row.
-        key: what each column is asked by.
-        value: what each column gives.
+        query: one vector for each row, and head.
+        key: one vector for each column, and head, whose products with the queries are the scores.
+        value: the features of each column, and head, that are averaged.
         bias: added to the scores before the softmax: one number for each entry and head, such as from edge features.
         scale: the factor of the scores; 1/√k by default.
     """

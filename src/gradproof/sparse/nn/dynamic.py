@@ -1,8 +1,8 @@
 """Training that changes the pattern of a sparse layer: pruning by magnitude, and dropping and growing weights.
 
-Weights that stay keep their values and what optimizers have learnt for them; new ones start at zero, with nothing
-learnt. The layer's parameter stays the same object, so optimizers keep their references; while the number of weights
-is the same, so do compiled layers.
+Weights that stay keep their values and their optimizer state; new ones start at zero, with fresh state. The layer's
+parameter stays the same object, so that optimizers keep their references to it; compiled layers do, as long as the
+number of weights stays the same.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def detached(subject: TorchSubject, context: Context) -> Outcome:
     if not following:
         return KEPT
     names = ", ".join(following[:4])
-    if not subject.detached and _is_gradient_of_one_s_own(subject):
+    if not subject.detached and _is_gradient_of_custom_function(subject):
         return broken(
             "detached-gradient",
             f"{names} changes with the inputs or the incoming gradients but does not require grad: "
@@ -54,8 +54,8 @@ def detached(subject: TorchSubject, context: Context) -> Outcome:
     )
 
 
-def _is_gradient_of_one_s_own(subject: TorchSubject) -> bool:
-    """Return True if the subject is a gradient as a function, and a Function of the user's is involved."""
+def _is_gradient_of_custom_function(subject: TorchSubject) -> bool:
+    """Return True if the subject is the gradient of a function that a Function of the user's is part of."""
     return isinstance(subject.call, GradientCall) and bool(custom_functions(subject.call.subject.results))
 
 

@@ -46,7 +46,7 @@ def undefined(subject: TorchSubject, context: Context) -> Outcome:
 
 
 def _raised(subject: TorchSubject, context: Context, absent: Collection[int], error: DerivativeError) -> Outcome:
-    """Return the outcome of a backward that raises; only a note if it raises for sparse zeros without entries."""
+    """Return the outcome of a backward that raises: a note if sparse zeros without entries are the cause."""
     if raises_alike_for_empty_zeros(
         subject,
         error,

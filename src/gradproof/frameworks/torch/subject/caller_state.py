@@ -1,7 +1,7 @@
-"""What a check may change of the caller's, as it was before, and its restoration.
+"""Save the caller's state that a check may change, and restore it.
 
-Inputs are not held here: a function receives copies of them. Everything else that a call can write to is: the members,
-the buffers and the `.grad` of modules within reach, captured tensors, random generators, and torch's modes.
+Inputs are not saved: a function receives copies of them. Everything else that a call can write to is: the members, the
+buffers and the `.grad` of modules within reach, captured tensors, random generators, and torch's modes.
 """
 
 from __future__ import annotations

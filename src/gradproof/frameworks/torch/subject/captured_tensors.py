@@ -30,7 +30,7 @@ def captured_tensors(results: Sequence[Tensor], given: Sequence[Tensor]) -> list
 
 
 def bypassed_slots(call: Call, varied: Sequence[int], captured: Sequence[Tensor]) -> frozenset[int]:
-    """Return the varied slots whose tensors the function captures, so that it ignores the arguments in their place."""
+    """Return the varied slots whose tensors the function captures, and so uses in place of its arguments."""
     known = {id(tensor) for tensor in captured}
     found = [number for number in varied if id(call.slots[number].tensor) in known]
     tensors = [call.slots[number].tensor for number in found]

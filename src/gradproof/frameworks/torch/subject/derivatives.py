@@ -102,7 +102,7 @@ class Incoming:
     """The incoming gradients at which a gradient is differentiated again: given ones, or random ones."""
 
     given: Any = None
-    gapped: bool = False  # random ones lie in memory with gaps between their entries
+    gapped: bool = False  # whether random ones are non-contiguous
 
     def of(self, subject: TorchSubject) -> list[Tensor]:
         """Return one incoming gradient for each output of the subject."""
@@ -143,5 +143,5 @@ def _random(space: Space) -> list[Tensor]:
 
 
 def _with_gaps(tensor: Tensor) -> Tensor:
-    """Return a copy of a tensor whose entries have gaps between them in memory."""
+    """Return a non-contiguous copy of a tensor, with a stride of two along its last dimension."""
     return torch.stack([tensor.detach(), tensor.detach()], -1)[..., 0].requires_grad_()

@@ -3,9 +3,9 @@
 The graph at the point is kept for further pullbacks. Some functions do not allow that: their backward overwrites or
 frees what forward saved, or `torch.compile` donated its buffers. Then every pullback calls the function once more.
 
-Some backwards run as they are meant to in `loss.backward()` alone: they evaluate a module again, whose parameters are
-then its own and no substitutes, they accumulate in `.grad` by themselves, or they refuse `torch.autograd.grad`. Then
-the function uses the caller's own parameters, which hold other values meanwhile, and `.grad` is read.
+Some backwards are right in `loss.backward()` alone: they evaluate a module again with its own parameters, they
+accumulate in `.grad` by themselves, or they refuse `torch.autograd.grad`. Then the function uses the caller's own
+parameters, which hold other values meanwhile, and `.grad` is read.
 """
 
 from __future__ import annotations

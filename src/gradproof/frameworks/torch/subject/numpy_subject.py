@@ -1,4 +1,4 @@
-"""Small subjects with NumPy arrays for the engine: calls on a few numbers take a fraction of torch's time."""
+"""Small subjects with NumPy arrays for the engine: on a few numbers NumPy takes a fraction of torch's time."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class Doubles(InNumpy):
     """
 
     def direction(self, seed: int, step: Step) -> Array:
-        """Delegate to the subject."""
+        """Draw the same direction as the subject."""
         vector = self.inputs.random(2 * seed).numpy()
         for part, origin, scale in zip(self.inputs.parts, self._subject.origins(), self._subject.scales, strict=True):
             piece, place = vector[part.start : part.stop], origin.numpy()
@@ -145,20 +145,20 @@ class Doubles(InNumpy):
         return vector
 
     def evaluate(self, direction: Array, t: float) -> Array:
-        """Delegate to the subject."""
+        """Return the value at point + t·direction, written into a new array."""
         return self._values([direction], t)[0]
 
     def evaluate_many(self, directions: Array, t: float) -> Array:
-        """Delegate to the subject."""
+        """Return the values along each direction: one by one, or as the subject's batch if there are many."""
         batched = self._worth_a_batch("values", directions)
         return super().evaluate_many(directions, t) if batched else self._values(directions, t)
 
     def pullback(self, cotangent: Array, at: Array | None = None) -> Array:
-        """Delegate to the subject."""
+        """Return the gradient at the point, written into a new array; delegate for other points."""
         return self._gradients([cotangent])[0] if at is None else super().pullback(cotangent, at)
 
     def pullback_many(self, cotangents: Array) -> Array:
-        """Delegate to the subject."""
+        """Return the gradients for each incoming gradient: one by one, or as the subject's batch if there are many."""
         batched = self._worth_a_batch("gradients", cotangents)
         return super().pullback_many(cotangents) if batched else self._gradients(cotangents)
 

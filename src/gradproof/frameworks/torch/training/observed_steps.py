@@ -1,4 +1,4 @@
-"""The optimizers that a step function calls, observed: which parameters they step, from what, and to what."""
+"""Observe the optimizers that a step function calls: which parameters they step, from which values to which."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Is a step the optimizer's rule, applied to the gradient of the loss?
+"""Test whether a step is the optimizer's rule, applied to the gradient of the loss.
 
 The rules are those of torch's optimizers, applied to private copies of the parameters in their own precision and in
-double precision. What the two differ by is the rounding that a right step may have.
+double precision. The difference of the two is the rounding that a right step may have.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""One training step on its way from the first evaluation of the loss to a judgement.
+"""Take one training step and judge it.
 
-Three questions are asked, and every one can fail by itself: is the gradient right, is the step the optimizer's rule
-applied to it, and does the loss go down? The engine judges the first: along the step Δ the loss is a function of one
-number, φ(t) = L(θ + tΔ), and the gradient claims its slope, φ'(0) = ⟨g, Δ⟩. A gradient that is wrongly zero makes no
-step, so that the same is asked along a random direction of the parameters.
+Three things are judged, each by itself: the gradient is right, the step is the optimizer's rule applied to it, and the
+loss goes down. The engine judges the first: along the step Δ the loss is a function of one number, φ(t) = L(θ + tΔ),
+and the gradient claims its slope, φ'(0) = ⟨g, Δ⟩. A gradient that is wrongly zero makes no step, so the gradient is
+judged along a random direction of the parameters too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Findings about a step that need no slope: changed patterns, entries that had to stay, numbers that are not finite."""
+"""Findings about a step that need no slope: changed patterns, entries that must not move, non-finite numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a step adds up to: does it take every parameter along, downhill, and does the loss go down?"""
+"""The effect of a step: whether every parameter moved, whether it moved downhill, and whether the loss went down."""
 
 from __future__ import annotations
 
