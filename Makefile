@@ -18,7 +18,7 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)  ## wrong gradients and what is said about them; leaves gradproof-demo.html
 	$(BIN)/gradproof demo
 
-test: $(READY)  ## the whole suite; one thread for each of the two workers; SEED=2 asks other questions
+test: $(READY)  ## the whole suite; one thread for each of the two workers; SEED=2 draws other directions
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q --gradproof-seed=$(SEED)
 
 lint: $(READY)  ## style, types, and who may import whom
@@ -27,14 +27,14 @@ lint: $(READY)  ## style, types, and who may import whom
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-format: $(READY)  ## put the code into its form
+format: $(READY)  ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 docs: $(READY)  ## the documents, in docs/_build/html
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going -q docs docs/_build/html
 
-bench: $(READY)  ## every table in benchmarks/, side by side with torch's own checks
+bench: $(READY)  ## the tables of benchmarks/ that need no GPU and no other packages, beside torch's own checks
 	for table in beside_gradcheck false_alarms temptations detection float32 scale cost fails full orders diagnosis kernels compare import_time sparse_database sparse_scale sparse_products sparse_optimizers steps seeds; do $(BIN)/python -m benchmarks.$$table || exit 1; done
 
 clean:

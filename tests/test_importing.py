@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import subprocess
 import sys
 
@@ -77,6 +78,15 @@ def test_importing_gradproof_takes_less_than_a_tenth_of_a_second(tmp_path):
 def test_every_public_name_exists():
     assert all(getattr(gradproof, name) is not None for name in gradproof.__all__)
     assert set(dir(gradproof)) >= set(gradproof.__all__)
+
+
+def test_tracebacks_name_errors_by_the_module_that_users_import_them_from():
+    public = [getattr(gradproof, name) for name in gradproof.__all__]
+    errors = [each for each in public if isinstance(each, type) and issubclass(each, BaseException)]
+
+    assert gradproof.GradcheckError in errors
+    assert {error.__module__ for error in errors} <= {"gradproof", "gradproof.errors"}
+    assert all(pickle.loads(pickle.dumps(error)) is error for error in errors)
 
 
 def test_a_name_that_does_not_exist_is_an_attribute_error():

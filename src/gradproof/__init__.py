@@ -29,7 +29,7 @@ from gradproof.errors import InconclusiveWarning, InputError, OutOfMemoryError
 
 if TYPE_CHECKING:
     from gradproof._check_step import check_step
-    from gradproof._gradcheck import GradcheckError, gradcheck, gradgradcheck, replace_gradcheck
+    from gradproof._gradcheck import GradcheckError, MissingRuleError, gradcheck, gradgradcheck, replace_gradcheck
 
 __version__ = "0.1.0"
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
     "HeatMap",
     "InconclusiveWarning",
     "InputError",
+    "MissingRuleError",
     "OutOfMemoryError",
     "Place",
     "Reading",
@@ -70,6 +71,7 @@ __all__ = [
 # These modules import torch, so they are imported when one of their names is first used.
 _LAZY = {
     "GradcheckError": "_gradcheck",
+    "MissingRuleError": "_gradcheck",
     "check_step": "_check_step",
     "gradcheck": "_gradcheck",
     "gradgradcheck": "_gradcheck",

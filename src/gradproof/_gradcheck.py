@@ -42,9 +42,13 @@ MISSING = ("no-forward-rule", "no-backward-rule")  # kinds of findings
 class GradcheckError(_torch_gradcheck.GradcheckError):  # type: ignore[name-defined, misc]  # found at run time
     """A gradient could not be verified. Torch's own error is its base, so existing handlers catch it."""
 
+    __module__ = "gradproof"  # the name that users import it by, which tracebacks then show
+
 
 class MissingRuleError(GradcheckError, NotImplementedError):
     """There is no derivative of the mode asked for, for which torch raises a NotImplementedError."""
+
+    __module__ = "gradproof"
 
 
 def gradcheck(

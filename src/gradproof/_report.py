@@ -71,6 +71,8 @@ class Report(results.Report):
 class GradientError(AssertionError):
     """A gradient could not be verified. `report` holds the evidence."""
 
+    __module__ = "gradproof"  # the name that users import it by, which tracebacks then show
+
     def __init__(self, message: str, report: Report) -> None:
         super().__init__(message)
         self.report = report

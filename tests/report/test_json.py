@@ -108,7 +108,7 @@ def changed(**fields):
         ("{", "no JSON"),
         ("[1, 2]", "no 'schema'"),
         ("{}", "no 'schema'"),
-        ('{"schema": 2}', "form 2.*reads form 1"),
+        ('{"schema": 2}', "schema 2.*reads schema 1"),
         ('{"schema": 1}', "lacks 'verdict'"),
         ('{"schema": 1, "reports": [3]}', "report is '3', where a report has an object"),
         (changed(verdict="perhaps"), "report.verdict is 'perhaps'"),

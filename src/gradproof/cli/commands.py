@@ -52,7 +52,9 @@ main.add_command(audit)
 @main.command(cls=OnNumbers)
 @click.argument("function", metavar="MODULE:FUNCTION")
 @click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
-@click.option("--wrt", multiple=True, metavar="WHICH", help="Check this input alone: a position, name or path.")
+@click.option(
+    "--wrt", multiple=True, metavar="WHICH", help="Check only this input: a position, name or path; repeatable."
+)
 @click.option("--modes", metavar="MODES", help="reverse, forward, or both with a comma.")
 @click.option("--order", type=int, default=1, show_default=True, help="1, or 2 for second derivatives.")
 @click.option(
@@ -89,7 +91,7 @@ def check(function: str, inputs: tuple[str, ...], **options: Any) -> ExitCode:
 @click.argument("function", metavar="MODULE:KERNEL")
 @click.argument("reference", metavar="MODULE:REFERENCE")
 @click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
-@click.option("--wrt", multiple=True, metavar="WHICH", help="Compare this gradient alone: a position, name or path.")
+@click.option("--wrt", multiple=True, metavar="WHICH", help="Compare only this gradient: a position, name or path.")
 @click.option("--draws", type=int, default=DRAWS, show_default=True, help="The number of points that are compared.")
 @click.option("--contracts", metavar="NAMES", default="none", help="Laws of the kernel's gradient to check as well.")
 @click.option("--seed", type=int, help="The seed of inputs and incoming gradients; a report states its own.")
