@@ -83,11 +83,11 @@ def test_a_remainder_of_rounding_is_faint_and_guides_nothing():
     assert "slope 2.0" in picture.says
 
 
-def test_an_affine_function_is_said_to_be_straight():
+def test_an_affine_function_is_said_to_be_linear():
     picture = taylor(reading(1e-17, 0.0, 1e-17))
 
     assert picture.guides is None
-    assert "straight" in picture.says
+    assert "linear" in picture.says
 
 
 @pytest.mark.parametrize("remainders", [(), (1e-9,)])

@@ -144,9 +144,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaylorPoint:
-    """A step from the point, by its length, and what the claimed slope leaves unexplained of the change in values.
+    """The length of a step, and its remainder: the change in value less the change that the claimed slope predicts.
 
-    Of a right gradient the remainder falls with the square of the step, of a wrong one with the step itself.
+    The remainder of a right gradient falls with the square of the step, that of a wrong one with the step itself.
     """
 
     step: float

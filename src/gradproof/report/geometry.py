@@ -104,12 +104,10 @@ def _guide(x: Axis, y: Axis, through: tuple[float, float], slope: int) -> Line:
 
 def _fall(above_rounding: list[tuple[float, float]], count: int) -> str:
     if len(above_rounding) < 2:
-        return f"At {count} steps the remainder is all rounding: along this direction the function is straight."
+        return f"At all {count} steps the remainder is rounding: the function is linear along this direction."
     (near, low), (far, high) = above_rounding[:2]
-    return (
-        f"At {count} steps; on the shortest that are above rounding the remainder falls with slope "
-        f"{(high - low) / (far - near):.1f}."
-    )
+    slope = (high - low) / (far - near)
+    return f"Of {count} steps, the two shortest above rounding show slope {slope:.1f}."
 
 
 def bars(report: Report) -> BarsPicture | None:
