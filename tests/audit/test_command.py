@@ -57,6 +57,7 @@ def test_options_may_come_first_and_select(audit):
         (("torch-ops", "--journal", "a.db", "--shard", "4/3"), "pass a number from 1"),
         (("torch-ops", "--journal", "a.db", "--memory", "much"), "is no size"),
         (("torch-ops", "--journal", "a.db", "--dask", "local", "--ray", "local"), "runs on one cluster"),
+        (("torch-ops", "--journal", "a.db", "--timeout", "nan"), "pass a number above 0"),
         (("torch-ops",), "Missing parameter: file"),
         (("torch-ops", "--journal", "absent/folder/a.db"), "cannot be written"),
     ],
@@ -89,5 +90,6 @@ def test_an_audit_is_reported_exported_replayed_and_compared(audit, tmp_path):
     assert "::error title=fail%3A wrong::The" in audit("report", "a.db", "--github", code=ExitCode.WRONG)
     assert "wrong in 3 entries" in audit("replay", "a.db", "wrong", code=ExitCode.WRONG)
     assert "inputs[0] = torch.tensor(" in audit("replay", "a.db", "wrong", "--shrink", code=ExitCode.WRONG)
+    assert "a.db is the journal" in audit("report", "a.db", "--json", "a.db")[1]
     assert audit("diff", "a.db", "a.db") == "Nothing changed.\n"
     assert audit("replay", "a.db", "absent") == ("JournalError", f"{tmp_path / 'a.db'} has no case 'absent'.")

@@ -99,6 +99,7 @@ def test_a_case_that_cannot_be_pickled_is_an_error_of_that_case(file):
     [
         (audit_cases.twice, "Two cases have the name 'right'", {"pass": 1, "fail": 1}),
         (audit_cases.breaking, "raised KeyError: 'no such operator'", {"pass": 1}),
+        (audit_cases.leaving_early, "raised SystemExit: 0", {"pass": 1}),
         (partial(iter, ["sin"]), "yielded str", {}),
     ],
 )
@@ -145,6 +146,11 @@ def test_a_file_that_is_no_journal_is_left_alone(file):
     with pytest.raises(JournalError, match="is no journal"):
         Journal.to_write(file, source="mine")
     assert file.read_text() == "notes " * 1000
+
+
+def test_a_folder_is_no_journal(tmp_path):
+    with pytest.raises(JournalError, match="cannot be opened"):
+        Journal.to_write(tmp_path, source="mine")
 
 
 def test_another_database_is_no_journal(file):

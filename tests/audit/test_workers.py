@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import signal
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
 from gradproof.audit.case import Outcome, Result
 from gradproof.audit.executors.processes import LocalProcesses
 from gradproof.audit.worker import Limits
+from gradproof.errors import InputError
 from support import audit_cases
 from support.audit_cases import case
 
@@ -45,6 +50,8 @@ def outcome(processes, *cases) -> dict[str, Result]:
         (audit_cases.crash, Outcome.CRASH, "SIGABRT", "audit_cases.py"),
         (audit_cases.killed, Outcome.CRASH, "SIGKILL", ""),
         (audit_cases.bomb, Outcome.MEMORY, "allocate memory", ""),
+        (audit_cases.short_of_memory, Outcome.MEMORY, "Cannot allocate memory", ""),
+        (audit_cases.silent, Outcome.ERROR, "SilentError", ""),
     ],
 )
 def test_every_end_of_a_case_is_a_result(processes, make, expected, says, printed):
@@ -66,6 +73,35 @@ def test_a_case_that_hangs_is_ended_and_recorded_with_its_stack():
     assert found.outcome is Outcome.TIMEOUT
     assert "did not end within 1 seconds" in found.message
     assert "in hang" in found.output
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the end of a process is seen in /proc")
+def test_the_processes_that_a_case_started_end_with_it(tmp_path):
+    noted = tmp_path / "child"
+    made = LocalProcesses(workers=1, limits=Limits(seconds=2))
+    try:
+        found = outcome(made, case(audit_cases.with_a_child, str(noted)))
+    finally:
+        made.close()
+
+    assert found["with_a_child"].outcome is Outcome.TIMEOUT
+    assert _ends(int(noted.read_text()))
+
+
+def _ends(process: int) -> bool:
+    """Return True if a process ends within ten seconds; one that is not waited for stays as a zombie."""
+    for _ in range(100):
+        status = Path(f"/proc/{process}/status")
+        if not status.exists() or "State:\tZ" in status.read_text():
+            return True
+        time.sleep(0.1)
+    return False
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan, math.inf, 1e300])
+def test_a_time_limit_that_makes_no_sense_is_refused(seconds):
+    with pytest.raises(InputError, match="pass a number above 0"):
+        Limits(seconds=seconds)
 
 
 def test_a_case_is_not_blamed_for_what_another_left_behind(processes):

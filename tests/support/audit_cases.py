@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -75,6 +76,28 @@ def leaving() -> Any:
     sys.exit(3)
 
 
+class SilentError(Exception):
+    """An error that cannot be put into words."""
+
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+def silent() -> Any:
+    raise SilentError
+
+
+def short_of_memory() -> Any:
+    raise OSError(12, os.strerror(12))
+
+
+def with_a_child(file: str) -> Any:
+    """Start a process that outlives the case, note its number, and hang."""
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    Path(file).write_text(str(child.pid))
+    hang()
+
+
 def killed() -> Any:
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -113,3 +136,8 @@ def twice() -> Iterator[Case]:
 def breaking() -> Iterator[Case]:
     yield case(right)
     raise KeyError("no such operator")
+
+
+def leaving_early() -> Iterator[Case]:
+    yield case(right)
+    sys.exit(0)

@@ -279,6 +279,8 @@ def _described(path: Path, error: sqlite3.Error) -> JournalError | JournalFailed
     kept = "The results up to here are kept; go on with --resume."
     if "not a database" in words or "malformed" in words:
         return JournalError(f"{path} is no journal of an audit ({words}). Name another file.")
+    if "unable to open" in words:
+        return JournalError(f"{path} cannot be opened: it is no file, or not yours to read. Name another file.")
     if "readonly" in words:
         return JournalError(f"{path} is read-only. Make it writable, or name another file.")
     if "disk is full" in words:

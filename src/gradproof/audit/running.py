@@ -15,7 +15,9 @@ from gradproof.audit.case import Case, Outcome, Result, Skip
 from gradproof.errors import InputError
 
 LONGEST = 2000  # characters of a message
-REFUSED_MEMORY = ("can't allocate memory", "not enough memory")  # torch's allocators raise a RuntimeError with these
+REFUSED_MEMORY = (  # what torch's allocators, the system and its loader say, none of them by a MemoryError
+    "can't allocate memory", "not enough memory", "Cannot allocate memory", "cannot map zero-fill pages",
+)  # fmt: skip
 
 
 def run_case(case: Case) -> Result:
@@ -29,9 +31,9 @@ def run_case(case: Case) -> Result:
     except MemoryError as error:
         said = {"outcome": Outcome.MEMORY, "message": _words(error)}
     except (Exception, SystemExit) as error:
-        exhausted = any(words in str(error) for words in REFUSED_MEMORY)
-        outcome = Outcome.MEMORY if exhausted else Outcome.ERROR
-        said = {"outcome": outcome, "reason": type(error).__name__, "message": _words(error)}
+        message = _words(error)
+        outcome = Outcome.MEMORY if any(words in message for words in REFUSED_MEMORY) else Outcome.ERROR
+        said = {"outcome": outcome, "reason": type(error).__name__, "message": message}
     seconds = time.perf_counter() - began
     return Result(name=case.name, seed=case.seed, host=socket.gethostname(), seconds=seconds, **said)
 

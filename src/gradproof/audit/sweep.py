@@ -85,9 +85,10 @@ def _guarded(cases: Iterable[Case]) -> Iterator[Case]:
             case = next(iterator)
         except StopIteration:
             return
-        except Exception as error:
+        except (Exception, SystemExit) as error:
+            words = f"{type(error).__name__}: {error}".removesuffix(".")
             raise SourceError(
-                f"The source of the cases raised {type(error).__name__}: {error}. The cases before are in the journal; "
+                f"The source of the cases raised {words}. The cases before are in the journal; "
                 "correct the source and go on with --resume."
             ) from error
         yield case

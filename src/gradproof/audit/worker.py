@@ -15,9 +15,12 @@ from pathlib import Path
 
 from gradproof.audit.case import Outcome, Result
 from gradproof.audit.running import run_case
+from gradproof.errors import InputError
 
 GRACE = 10.0  # seconds beyond the limit after which a worker ends by itself, if nobody is there to end it
 DUMP = signal.SIGUSR1  # makes a worker print the stack of every thread, whatever it is stuck in
+
+LONGEST = 1e8  # seconds, three years: more than the system's timers take
 
 READY = None  # what a worker sends before its first result: the time of a case does not include that of its start
 
@@ -29,9 +32,14 @@ class Limits:
     seconds: float = 60.0
     memory: int | None = None
 
+    def __post_init__(self) -> None:
+        if not 0 < self.seconds <= LONGEST:
+            raise InputError(f"A limit of {self.seconds:g} seconds: pass a number above 0 and at most {LONGEST:,.0f}.")
+
 
 def serve(pipe: Connection, output: Path, limits: Limits, threads: int) -> None:
     """Receive a case, run it, send its result, and so on until the pipe is closed."""
+    os.setpgrp()  # the processes that a case starts end with this one
     _print_to(output)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver ends its workers
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # the kernel ends this process, even if it hangs in native code

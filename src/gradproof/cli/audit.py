@@ -31,7 +31,17 @@ WRONG_FIRST = ("fail", "crash", "memory", "timeout", "error", "inconclusive", "s
 
 
 class WithDefault(click.Group):
-    """A group whose command `run` may be left out."""
+    """A group whose command `run` may be left out, and whose journals and clusters may fail."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command, and say in a sentence what failed under it."""
+        from gradproof.audit import JournalFailedError
+        from gradproof.audit.executors.remote import UnreachableError
+
+        try:
+            return super().invoke(ctx)
+        except (JournalFailedError, UnreachableError) as error:
+            raise Failed(str(error)) from None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -117,27 +127,20 @@ def run(
 
     SOURCE is torch-ops, torch-modules, or a MODULE:GENERATOR of gradproof.audit.Case objects.
     """
-    from gradproof.audit import Journal, JournalFailedError, Selection, sweep
-    from gradproof.audit.executors.remote import UnreachableError
+    from gradproof.audit import Journal, Selection, sweep
     from gradproof.audit.worker import Limits
     from gradproof.cli.audit_progress import Progress
 
     selection = Selection(**chosen)
-    cases = _cases(source)
+    cases, limits = _cases(source), Limits(seconds=timeout, memory=memory)
     with Journal.to_write(file, source=source, resume=resume) as journal:
-        limits = Limits(seconds=timeout, memory=memory)
-        try:
-            executor = _executor(dask, ray)(workers=workers, limits=limits, lifetime=lifetime)
-        except UnreachableError as error:
-            raise Failed(str(error)) from None
+        executor = _executor(dask, ray)(workers=workers, limits=limits, lifetime=lifetime)
         with _terminated_as_interrupted(), Progress(executor) as progress:
             try:
                 sweep(selection.of(cases()), journal, executor, watch=progress.show)
             except KeyboardInterrupt:
-                progress.note(f"Interrupted. Go on with: gradproof audit {source} --journal {file} --resume")
+                progress.note(f"What has ended is in {file}. Go on with the same command and --resume.")
                 raise
-            except (JournalFailedError, UnreachableError) as error:
-                raise Failed(str(error)) from None
             finally:
                 executor.close()
         return _concluded(journal.counts())
@@ -158,6 +161,8 @@ def report(file: str, html_file: str | None, json_file: str | None, junit_file: 
     renderers = [(html_file, page), (json_file, exports.to_json), (junit_file, exports.to_junit)]
     wanted = [(to_file(name), render) for name, render in renderers if name]
     with Journal.to_read(file) as journal:
+        if any(path.exists() and path.samefile(file) for path, _ in wanted):
+            raise Misuse(f"{file} is the journal: name another file for what is written.")
         for path, render in wanted:
             write(path, render(journal))
         if github:

@@ -49,6 +49,13 @@ class _Worker:
     cases: int = 0
     ready: bool = False
 
+    def kill(self) -> None:
+        """End the process, and those that its cases have started."""
+        if self.process.pid and self.ready:  # it leads a group of its own from then on
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.kill()
+
     def printed(self) -> str:
         with contextlib.suppress(OSError), self.output.open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - PRINTED))
@@ -103,7 +110,7 @@ class LocalProcesses:
     def close(self) -> None:
         """End all processes."""
         for each in self._workers:
-            each.process.kill()
+            each.kill()
         for each in self._workers:
             each.process.join()
             each.pipe.close()
@@ -140,7 +147,7 @@ class LocalProcesses:
 
     def _end(self, ended: _Worker) -> int:
         """Kill a process, and return the code with which it ended."""
-        ended.process.kill()
+        ended.kill()
         ended.process.join()
         ended.pipe.close()
         ended.output.unlink(missing_ok=True)
