@@ -50,7 +50,8 @@ def test_options_may_come_first_and_select(audit):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("nothing", "--journal", "a.db"), "is no source: choose torch-ops, torch-modules"),
+        (("nothing", "--journal", "a.db"), "is no source: choose torch-ops or torch-modules"),
+        (("pytest:absent.py", "--journal", "a.db"), "pytest could not collect absent.py (exit code 4)"),
         (("math:absent", "--journal", "a.db"), "math has no 'absent'"),
         (("math:sin", "--journal", "a.db"), "could not be called: TypeError"),
         (("torch-ops", "--journal", "a.db", "--shard", "3"), "is no shard"),

@@ -143,3 +143,5 @@ def test_a_factory_that_returns_something_else_is_reported_with_what_to_return(p
 
     assert found.outcome is Outcome.ERROR
     assert "return (function, inputs)" in found.message
+    unreported = outcome(processes, case(audit_cases.right, entry="report"))["right"]
+    assert "return a gradproof.Report" in unreported.message

@@ -6,7 +6,7 @@ import enum
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from gradproof.errors import InputError
 
@@ -28,6 +28,7 @@ class Outcome(enum.StrEnum):
     CRASH = "crash"
 
 
+Entry = Literal["check", "compare", "report"]
 UNDECIDED = frozenset({Outcome.INCONCLUSIVE, Outcome.ERROR, Outcome.TIMEOUT, Outcome.MEMORY, Outcome.CRASH})
 
 
@@ -35,8 +36,9 @@ UNDECIDED = frozenset({Outcome.INCONCLUSIVE, Outcome.ERROR, Outcome.TIMEOUT, Out
 class Case:
     """One check, by name. `make()` is called in a worker and returns the function and its inputs.
 
-    With `entry="compare"` it returns the function, its reference and the inputs. `make` is sent to another process, so
-    it is a function at the top level of a module, or a `functools.partial` of one. `options` are the keywords of
+    With `entry="compare"` it returns the function, its reference and the inputs, and with `entry="report"` it checks by
+    itself and returns the report. `make` is sent to another process, so it is a function at the top level of a module,
+    or a `functools.partial` of one. `options` are the keywords of
     `gradproof.check` or `gradproof.compare`. Tags such as "dtype=float64" select and group cases.
 
     >>> Case("cube", make=int, tags=("op=pow",)).seed
@@ -45,18 +47,19 @@ class Case:
 
     name: str
     _: KW_ONLY
-    make: Callable[[], tuple[Any, ...]]
+    make: Callable[[], Any]
     options: Mapping[str, Any] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
-    entry: Literal["check", "compare"] = "check"
+    entry: Entry = "check"
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise InputError(f"A case has the name {self.name!r}: pass a text that is not empty.")
         if not callable(self.make):
             raise InputError(f"make={self.make!r} of the case {self.name!r} is not callable: pass a function.")
-        if self.entry not in ("check", "compare"):
-            raise InputError(f"entry={self.entry!r} of the case {self.name!r}: choose 'check' or 'compare'.")
+        if self.entry not in get_args(Entry):
+            chosen = ", ".join(map(repr, get_args(Entry)))
+            raise InputError(f"entry={self.entry!r} of the case {self.name!r}: choose one of {chosen}.")
         object.__setattr__(self, "tags", tuple(self.tags))
 
     @property

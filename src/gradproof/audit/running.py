@@ -40,8 +40,10 @@ def run_case(case: Case) -> Result:
 
 def report_of(case: Case) -> gradproof.Report:
     """Make the function and the inputs of a case, and check or compare them."""
-    expected = 2 if case.entry == "check" else 3
     made = case.make()
+    if case.entry == "report":
+        return _the_report(case, made)
+    expected = 2 if case.entry == "check" else 3
     if not isinstance(made, tuple) or len(made) != expected:
         what = "(function, inputs)" if case.entry == "check" else "(function, reference, inputs)"
         raise InputError(f"make() of the case {case.name!r} returned {type(made).__name__}: return {what}.")
@@ -49,6 +51,12 @@ def report_of(case: Case) -> gradproof.Report:
     if case.entry == "check":
         return gradproof.check(*made, **{"progress": False, **options})
     return gradproof.compare(*made, **options)
+
+
+def _the_report(case: Case, made: Any) -> gradproof.Report:
+    if not isinstance(made, gradproof.Report):
+        raise InputError(f"make() of the case {case.name!r} returned {type(made).__name__}: return a gradproof.Report.")
+    return made
 
 
 @contextmanager

@@ -42,7 +42,9 @@ def shrink(case: Case, *, attempts: int = ATTEMPTS) -> Shrunk:
     tensor(1., dtype=torch.float64, requires_grad=True)
     """
     if case.entry != "check":
-        raise InputError(f"The case {case.name!r} is a comparison: only checks are shrunk.")
+        raise InputError(
+            f"The case {case.name!r} is no check of a function at inputs (entry={case.entry!r}): only those are shrunk."
+        )
     with seeded(case.seed):
         function, given = case.make()
     best = given if isinstance(given, tuple) else (given,)

@@ -125,7 +125,8 @@ def run(
 ) -> ExitCode:
     """Run the cases of SOURCE that the journal has no result of.
 
-    SOURCE is torch-ops, torch-modules, or a MODULE:GENERATOR of gradproof.audit.Case objects.
+    SOURCE is torch-ops, torch-modules, pytest:TESTS for the tests of a file or folder, or a MODULE:GENERATOR of
+    gradproof.audit.Case objects.
     """
     from gradproof.audit import Journal, Selection, sweep
     from gradproof.audit.worker import Limits
@@ -275,12 +276,14 @@ def _executor(dask: str | None, ray: str | None) -> Callable[..., Executor]:
 
 def _cases(source: str) -> Callable[[], Iterable[Case]]:
     """Return the generator that a source names."""
-    from gradproof.audit.sources import BUILT_IN, built_in
+    from gradproof.audit.sources import built_in, is_built_in
 
-    if source in BUILT_IN:
+    if is_built_in(source):
         return built_in(source)
     if ":" not in source:
-        raise Misuse(f"{source!r} is no source: choose {', '.join(BUILT_IN)}, or write MODULE:GENERATOR.")
+        raise Misuse(
+            f"{source!r} is no source: choose torch-ops or torch-modules, or write pytest:TESTS or MODULE:GENERATOR."
+        )
     folder = Path(source.rpartition(":")[0]).parent.absolute()
     if source.rpartition(":")[0].endswith(".py") and str(folder) not in sys.path:
         sys.path.append(str(folder))  # workers import the module by its name
