@@ -20,7 +20,7 @@ from gradproof.engine.estimators.noise import QUANTUM
 from gradproof.engine.reference.mean import Mean
 from gradproof.engine.reference.quantiles import deviations_for, largest_of, quantile
 from gradproof.engine.subject import Array
-from gradproof.engine.thresholds import MARGIN, SHARE
+from gradproof.engine.thresholds import FEW, MARGIN, OUTLIER, SHARE
 
 RATE = 1e-6  # of reports about a right implementation that may hold a false alarm
 USUAL = 0.5  # of the entries: half of them exceed the pooled error of the plain reference
@@ -89,7 +89,7 @@ class ErrorStatistics:
         self.worst = nothing  # the largest error of the implementation, beyond storage, over all draws
         self.claimed, self.numerical = nothing, exact  # the two values at that draw
         self.largest_error = self.largest_plain = 0.0
-        self.left_out = 0  # entries that overflow in the plain reference as well
+        self.left_out = 0  # entries that are no numbers in the implementation, nor in the reference
         self._kernel_squares = 0.0  # mean squares of the implementation's errors, summed over draws
 
     @property
@@ -131,11 +131,11 @@ class ErrorStatistics:
         same = (values == exact) | (xp.isnan(values) & xp.isnan(exact))
         beyond = abs(exact) > self.form.largest * (1 - 8 * self.unit)
         same = same | (beyond & (values == xp.sign(exact) * math.inf))
-        strange = ~same & ~xp.isfinite(error)
+        strange, nothing = ~same & ~xp.isfinite(error), xp.isnan(values) & xp.isnan(exact)
         if plain is not None and bool(strange.any()):
             known = strange & ((xp.isfinite(values) == xp.isfinite(plain)) | ~xp.isfinite(plain) & xp.isfinite(exact))
-            self.left_out = max(self.left_out, int(known.sum()))
-            same, strange = same | known, strange & ~known
+            same, strange, nothing = same | known, strange & ~known, nothing | known
+        self.left_out = max(self.left_out, int(nothing.sum()))
         error = xp.where(same, xp.zeros_like(error), xp.where(strange, xp.full_like(error, math.inf), error))
         self.add_error(values, exact)
         excess = self._positive(error - self.storage(exact))
@@ -191,6 +191,18 @@ class ErrorStatistics:
         if not self.has_plain or self.largest_plain or self.unit > COARSE:
             return False
         return int((self.squares.value > 0).sum()) > SHARE * self.size
+
+    @property
+    def is_reference_unsteady(self) -> bool:
+        """Whether the plain reference errs by far more than rounding explains, and by as much as the implementation.
+
+        It then computes something else in each precision, as a function of random numbers does.
+        """
+        if not self._intermediate.count:
+            return False
+        plain, exact = float(self.plain_squares.value.sum()), float((self.finite_exact**2).sum())
+        unexplained = plain > max(SHARE**2 * exact, OUTLIER**2 * float(self.scale.sum()))
+        return unexplained and 1 / FEW <= self.typical_error / self.typical_plain <= FEW
 
     @property
     def is_deterministic(self) -> bool:

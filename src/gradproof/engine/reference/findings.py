@@ -105,6 +105,8 @@ def _obstacle(compared: Compared, entries: int) -> Obstacle | None:
             f"{int(races.sum())} of {statistics.size} entries, such as {Place(path=compared.path, index=index)}.",
             "Look for a race: memory that is read before it is written, or a missing synchronisation.",
         )
+    if statistics.is_reference_unsteady:
+        return _unsteady(compared)
     if statistics.left_out == statistics.size:
         return Obstacle(
             Reason.NON_FINITE,
@@ -123,9 +125,18 @@ def _no_more_precise(compared: Compared) -> Obstacle:
     )
 
 
+def _unsteady(compared: Compared) -> Obstacle:
+    return Obstacle(
+        Reason.NONDETERMINISTIC,
+        f"{compared.name} is not the same in the kernel's precision and in a higher one by the reference, and rounding "
+        f"does not explain it. {_errors(compared, short=True)}",
+        "Pass random numbers, such as a mask, as inputs: drawn inside they differ from precision to precision.",
+    )
+
+
 def _left_out(compared: Compared) -> list[str]:
     count = compared.statistics.left_out
-    return [f"{compared.path}: {count:,} entries are not finite in the plain reference either, and are left out."] * (
+    return [f"{compared.path}: {count:,} entries are not finite in the reference either, and are left out."] * (
         count > 0
     )
 

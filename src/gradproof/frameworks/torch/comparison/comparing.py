@@ -53,6 +53,8 @@ class Comparing:
         self._origin = Draw(self.pair.point, self._incoming(connected))
         self._gradients = self.pair.varied if connected else {}
         exact = self._read_reference(reference)
+        if random := self._unrepeated(exact):
+            return Judgement(obstacle=random, notes=tuple(self.pair.notes))
         self._statistics = {
             path: ErrorStatistics(torch, exact[path], form_of(tensor), unit=self.pair.unit)
             for path, tensor in (self._results | self._gradients).items()
@@ -196,6 +198,20 @@ class Comparing:
         self.pair.notes.append(
             f"{self.pair.kernel.call.name} is nondeterministic. The differences between its calls are allowed for."
         )
+
+    def _unrepeated(self, exact: Mapping[str, Tensor]) -> Obstacle | None:
+        """Return an obstacle if the reference gives other numbers when it is called again at the point."""
+        again = self._read_reference(self.pair.precisely(self._origin.point))
+        for path, numbers in exact.items():
+            change = (again[path] - numbers).nan_to_num().norm()
+            if change > self.pair.unit * numbers.nan_to_num().norm():
+                return Obstacle(
+                    Reason.NONDETERMINISTIC,
+                    f"{self.pair.reference.call.name} is random: called again at the same inputs it gives other "
+                    f"numbers for {path}.",
+                    "Pass random numbers, such as a mask, as inputs of both functions.",
+                )
+        return None
 
     def _read_reference(self, evaluation: Evaluation) -> dict[str, Tensor]:
         try:

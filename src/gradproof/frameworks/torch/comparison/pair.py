@@ -165,16 +165,19 @@ class Pair:
         own, other = self.kernel.call.name, self.reference.call.name
         if list(found.results) != list(self.results):
             raise MismatchError(
-                f"{own} returns {len(self.results)} floating tensors ({', '.join(self.results)}), and {other} "
-                f"{len(found.results)} ({', '.join(found.results)}): both must return the same."
+                f"{own} returns {_counted(self.results)}, and {other} {_counted(found.results)}: both must return the "
+                "same."
             )
         for path, result in self.results.items():
             exact = found.results[path]
-            if exact.shape != result.shape or exact.is_complex() != result.is_complex():
+            if exact.shape != result.shape:
                 raise MismatchError(
-                    f"{path} of {own} has shape {list(result.shape)} and {result.dtype}, and of {other} "
-                    f"{list(exact.shape)} and {exact.dtype}: both must be alike."
+                    f"{path} of {own} has shape {list(result.shape)}, and of {other} {list(exact.shape)}: both must be "
+                    "alike."
                 )
+            if exact.is_complex() != result.is_complex():
+                one, two = ("complex" if each.is_complex() else "real" for each in (result, exact))
+                raise MismatchError(f"{path} of {own} is {one}, and of {other} {two}: both must be alike.")
 
     def _refuse_narrower(self, found: Evaluation) -> None:
         """Raise an error if the reference returns a dtype that is less precise than the kernel's."""
@@ -185,6 +188,10 @@ class Pair:
                     f"{path} of {self.kernel.call.name} is {result.dtype}, and of {self.reference.call.name} {plain}, "
                     "which is less precise: a reference returns the same dtype or a wider one."
                 )
+
+
+def _counted(results: Mapping[str, Tensor]) -> str:
+    return f"{len(results)} floating tensor{'s' * (len(results) > 1)} ({', '.join(results)})"
 
 
 def _refuse_devices(call: Call) -> None:
