@@ -1,8 +1,8 @@
 """The contracts of memory and streams on real Triton kernels: right ones keep all, and each planted bug breaks its own.
 
 `python -m benchmarks.triton_contracts` needs Triton and a GPU, or Triton's interpreter (`TRITON_INTERPRET=1`), in which
-blocks run one after the other on the default stream: the races and the streams are left out there. It returns 1 if a
-right kernel breaks a contract or a bug none of its own.
+blocks run one after the other on no stream: atomic additions, races and streams are left out there. It returns 1 if a
+right kernel breaks a contract, or a bug not its own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch import Tensor
 
 import gradproof
 
-ROWS, COLUMNS, BLOCK = 64, 37, 64
+ROWS, COLUMNS, BLOCK = 64, 40, 64  # allocators round 40 entries up, so that one more may be written
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -29,7 +29,7 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
 @triton.jit
 def smooth(x, y, count, begin, loaded, stored, shift, block: tl.constexpr):
-    """Compute y[i] = x[i] + x[i + shift] / 2, where the second is taken as zero outside of begin ≤ i + shift < loaded."""
+    """Compute y[i] = x[i] + x[i + shift] / 2; the second is zero outside of begin ≤ i + shift < loaded."""
     at = tl.program_id(0) * block + tl.arange(0, block)
     value = tl.load(x + at, at < count, 0.0).to(tl.float32)
     beside = tl.load(x + at + shift, (at + shift >= begin) & (at + shift < loaded) & (at < count), 0.0).to(tl.float32)
@@ -133,9 +133,9 @@ def shown(bug: Bug, make: Callable[[Bug], Callable[[Tensor], Tensor]], dtype: to
 
 def main() -> int:
     """Print the table."""
-    cases = [(RIGHT, smoothing), (RIGHT, spreading), *((bug, smoothing) for bug in BUGS)]
+    cases = [(RIGHT, smoothing), *((bug, smoothing) for bug in BUGS)]
     if GPU and not INTERPRETED:
-        cases += [(bug, spreading if bug.races else smoothing) for bug in ON_A_GPU]
+        cases += [(RIGHT, spreading), *((bug, spreading if bug.races else smoothing) for bug in ON_A_GPU)]
     wrong = sum(shown(*case, dtype) for case in cases for dtype in (torch.float32, torch.float16, torch.bfloat16))
     print(f"\n{wrong} wrong verdicts of {3 * len(cases)}")
     return int(wrong > 0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from gradproof.engine.contraction import SPREAD
@@ -48,7 +48,8 @@ class SegmentValues:
 
     `panels` are the changes of ⟨u, f⟩ in each panel, `size` is the root of the sum of squares of the outputs' changes
     over all of them, `noise` the variance of the change by rounding, `uneven` that of a value by rounding of its place,
-    `rough` the variance of the change by jumps or kinks that fourth differences suggest. `ends` are the values.
+    `rough` the variance of the change by jumps or kinks that fourth differences suggest. `ends` are the values, and
+    `affected` is the cotangent without the outputs that do not move.
     """
 
     width: float
@@ -59,6 +60,7 @@ class SegmentValues:
     noise: float
     uneven: float
     rough: float
+    affected: Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +69,9 @@ class Segment:
 
     `nodes` are the changes over the segment that are claimed at each node, `scatter` the variance of one of them,
     `size` the root of the sum of squares of the entries' contributions, `rounding` the standard deviation of the claim
-    by rounding of the entries, and `shortest` the shortest displacement of a coordinate between the ends. A segment
-    that is not `beyond_doubt` cannot disagree.
+    by rounding of the entries, and `shortest` the shortest displacement of a coordinate between the ends. `unseen` is
+    what is claimed of outputs that do not move, as far as their rounding hides it. A segment that is not `beyond_doubt`
+    cannot disagree.
     """
 
     values: SegmentValues
@@ -80,6 +83,7 @@ class Segment:
     largest_contribution: float
     largest_entry: float
     shortest: float
+    unseen: float = 0.0
     beyond_doubt: bool = True
 
     @property
@@ -106,7 +110,7 @@ class Segment:
     @property
     def bar(self) -> float:
         """The largest difference of claimed and measured change that noise and rounding explain."""
-        return math.hypot(self.smooth_part, self.rounded_part)
+        return math.hypot(self.smooth_part, self.rounded_part) + self.unseen
 
     @property
     def residual(self) -> float:
@@ -161,6 +165,7 @@ def values_along(
         noise=noise,
         uneven=uneven,
         rough=max(0.0, jumps) / ONE_JUMP,
+        affected=affected,
     )
 
 
@@ -168,14 +173,24 @@ def affected_by(subject: Subject, ends: tuple[Array, ...], cotangent: Array) -> 
     """Set a cotangent to zero for the outputs that the moved coordinates do not influence.
 
     Such outputs are constant. An output that changes by less than a rounding looks constant too; so nothing is left
-    out where many outputs change by a rounding or two.
+    out where many outputs change by a rounding or two, or where none changes. What is claimed of single ones is looked
+    at where a segment disagrees (`hidden_by_rounding`).
     """
     xp, change = subject.arrays, abs(ends[-1] - ends[0])
     moved = sum(1.0 * (end != ends[0]) for end in ends[1:]) > 0
     slightly = moved & (change <= 2 * last_places(subject, ends[2]) / QUANTUM)
-    if CLEARLY * float((1.0 * slightly).sum()) > float((1.0 * moved).sum()):
+    if CLEARLY * float((1.0 * slightly).sum()) >= float((1.0 * moved).sum()):
         return cotangent
     return xp.where(moved, cotangent, 0.0)
+
+
+def hidden_by_rounding(question: Question, chord: Chord, affected: Array, value: Array) -> float:
+    """Return the change that is claimed of the outputs that are not affected, or less if their rounding hides less."""
+    hidden = chord.subject.arrays.where(affected == 0, chord.cotangent, 0.0)
+    if not bool((hidden != 0).any()):
+        return 0.0
+    claimed = float(chord.with_cotangent(hidden).claimed_parts(0.0, chord.across()).sum())
+    return min(abs(claimed), CLEARLY * math.sqrt(2 * variance_of(question, value, hidden)))
 
 
 def claims_along(question: Question, values: SegmentValues) -> Segment | None:
@@ -194,7 +209,7 @@ def claims_along(question: Question, values: SegmentValues) -> Segment | None:
     bias = subject.numbers.precision * claimed / (2 * CLEARLY)  # a rule may round all its entries one way
     least, weights = shortest(subject, across), abs(across if subject.mode == "reverse" else chord.cotangent)
     entries = subject.arrays.where(weights > 0, contributions / weights, 0.0)
-    return Segment(
+    segment = Segment(
         values=values,
         nodes=nodes,
         scatter=math.fsum(coefficient**2 for coefficient in coefficients) / len(coefficients),
@@ -206,6 +221,9 @@ def claims_along(question: Question, values: SegmentValues) -> Segment | None:
         largest_entry=float(entries.max()) / (1.0 if subject.mode == "reverse" else least),
         shortest=least,
     )
+    if segment.excess <= 1:
+        return segment
+    return replace(segment, unseen=hidden_by_rounding(question, chord, values.affected, values.ends[2]))
 
 
 def unevenness(chord: Chord) -> float:

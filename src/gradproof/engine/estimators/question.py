@@ -114,6 +114,10 @@ class Chord:
             return Chord(subject, signs * step, cotangent)
         return self
 
+    def with_cotangent(self, cotangent: Array) -> Chord:
+        """Return the segment with another cotangent."""
+        return Chord(self.subject, self.step, cotangent)
+
     def value(self, t: float) -> Array:
         """Evaluate at point + t·step; zero for the outputs that have no weight."""
         return value_at(self.subject, self.cotangent, t * self.step)

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 from gradproof.engine.estimators.noise import variance_of
-from gradproof.engine.estimators.panels import affected_by
+from gradproof.engine.estimators.panels import affected_by, hidden_by_rounding
 from gradproof.engine.estimators.question import Alignment, Chord, Question, shortest
 from gradproof.engine.results import least_error
 from gradproof.engine.subject import Array
@@ -71,10 +71,13 @@ def quick_segment(
     affected = affected_by(subject, (ends[0], subject.centre, ends[1]), cotangent)
     noise = sum(variance_of(question, end, affected) for end in ends)
     rounding = math.hypot(question.claim_noise * size, subject.numbers.precision * claimed / (2 * CLEARLY))
+    bar = math.hypot(unsmooth * max(size, abs(claimed)), CLEARLY * math.sqrt(noise + rounding**2))
+    if abs(measured - claimed) > bar:
+        bar += hidden_by_rounding(question, chord, affected, subject.centre)
     return QuickSegment(
         claimed=claimed,
         measured=measured,
-        bar=math.hypot(unsmooth * max(size, abs(claimed)), CLEARLY * math.sqrt(noise + rounding**2)),
+        bar=bar,
         shortest=shortest(subject, across),
         across=across,
         chord=chord,

@@ -99,3 +99,14 @@ def test_it_is_not_tested_by_default():
     report = check(saving(half_written(torch.empty_like), lambda g, x: 2 * g), point(10), seed=0)
 
     assert "initialised" not in [finding.kind for finding in report.findings]
+
+
+def test_a_backward_that_leaves_the_tail_breaks_it_where_loss_backward_gives_another_gradient():
+    def backward(g, x):
+        result = torch.empty_like(g)
+        result[:-1] = (3 if torch.autograd._is_checkpoint_valid() else 5) * g[:-1]
+        return result
+
+    report = check(saving(lambda x: 2 * x, backward), point(10), contracts="kernel", seed=0)
+
+    assert {finding.kind for finding in report.findings} >= {"wrong-gradient", "initialised"}

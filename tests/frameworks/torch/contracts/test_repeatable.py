@@ -74,6 +74,18 @@ def test_a_difference_of_a_rounding_is_a_note_and_a_failure_where_it_is_requeste
     assert asked("repeatable", reordered, point(50))
 
 
+def test_a_sum_in_float32_in_another_order_is_a_note_in_float64_too(asked):
+    generator = torch.Generator().manual_seed(0)
+    single = with_context(
+        identity, lambda ctx, g: g * (1 + 2**-24 * torch.randn(g.shape, generator=generator, dtype=g.dtype))
+    )
+    report = check(single, point(50), seed=0)
+
+    assert not [finding for finding in report.findings if finding.kind == "repeatable"]
+    assert any("another order" in note for note in report.notes)
+    assert asked("repeatable", single, point(50))
+
+
 @pytest.mark.parametrize("start", [0, 1, 2])
 def test_the_scatter_of_several_calls_is_stated_relative_to_the_largest_entry(asked, start):
     calls = itertools.count(start)

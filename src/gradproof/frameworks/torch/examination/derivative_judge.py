@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from gradproof._options import Options
+from gradproof._options import CONTRACT_GROUPS, Options
 from gradproof.engine.cancellation import without_cancelled_rounding
 from gradproof.engine.diagnosis import diagnosed
 from gradproof.engine.estimators.steps import first_step
@@ -17,7 +17,7 @@ from gradproof.engine.judging import judge
 from gradproof.engine.options import Probing
 from gradproof.engine.pictures import heat_map
 from gradproof.engine.precision import judge_rounded
-from gradproof.engine.results import Reason, Verdict
+from gradproof.engine.results import Finding, Reason, Verdict
 from gradproof.engine.subject import DerivativeError, Step, Subject
 from gradproof.engine.thresholds import HANDFUL, MANY
 from gradproof.engine.verdict import Judgement
@@ -68,8 +68,10 @@ class DerivativeJudge:
             way = self.budget.checking("another way", partial(better_way, subject, self.seed), None)
             if way is not None:
                 again = subject.as_used() if way is Way.AS_USED else subject.with_single_use_graphs()
+                kept = _of_memory(found) if way is Way.AS_USED else ()  # no contract is tested there
                 found = self.judged(again, mode, label)
-                return replace(found, notes=(*found.notes, *again.notes))
+                kept = kept if found.verdict is Verdict.FAIL else ()
+                return replace(found, findings=(*found.findings, *kept), notes=(*found.notes, *again.notes))
         if found.verdict is not Verdict.PASS and self.budget.checking(
             "values with a graph", subject.values_need_a_graph, otherwise=False
         ):
@@ -138,6 +140,11 @@ class DerivativeJudge:
             f"{probing.nondet_tol:g}). An error of less than {allowed:.1e} in an entry cannot be detected."
         )
         return replace(probing, atol=max(probing.atol, allowed))
+
+
+def _of_memory(found: Judgement) -> tuple[Finding, ...]:
+    """Return the findings of the contracts of kernels: what a function reads of memory makes it seem unrepeatable."""
+    return tuple(finding for finding in found.findings if finding.kind in CONTRACT_GROUPS["kernel"])
 
 
 def _works(subject: Subject, seed: int) -> bool:
