@@ -1,8 +1,8 @@
 """Is a mistake named for what it is? The gallery, and planted bugs that the diagnosis was not written against.
 
 The first diagnosis of the first finding that has one counts. Controls are wrong in a way that has no name: no diagnosis
-is the right answer. Arguments choose among the sets: gallery, held-out, by-hand, realistic,
-afterwards.
+is the right answer. Arguments choose among the sets: gallery, held-out, by-hand, realistic, afterwards, networks,
+transforms.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from benchmarks.fresh import FRESH
 from benchmarks.held_out import plants
 from benchmarks.realistic import REALISTIC
 from benchmarks.realistic.afterwards import AFTERWARDS
+from benchmarks.realistic.bug import Bug
+from benchmarks.realistic.networks import NETWORKS
+from benchmarks.realistic.transforms import TRANSFORMS
 from gradproof import Report, check
 from gradproof.gallery import GALLERY
 
@@ -44,24 +47,19 @@ def by_hand() -> Iterator[Case]:
         yield specimen.diagnosis or "no pattern", specimen.name, specimen.function, specimen.inputs(), due
 
 
-def realistic() -> Iterator[Case]:
+def of_authors(bugs: Sequence[Bug]) -> Callable[[], Iterator[Case]]:
     """Bugs that authors of custom backwards make."""
-    for bug in REALISTIC:
-        yield bug.family, bug.title, bug.function, bug.inputs(), bug.names
-
-
-def afterwards() -> Iterator[Case]:
-    """More of them, written after the diagnosis."""
-    for bug in AFTERWARDS:
-        yield bug.family, bug.title, bug.function, bug.inputs(), bug.names
+    return lambda: ((bug.family, bug.title, bug.function, bug.inputs(), bug.names) for bug in bugs)
 
 
 SETS = {
     "gallery": gallery,
     "held-out": held_out,
     "by-hand": by_hand,
-    "realistic": realistic,
-    "afterwards": afterwards,
+    "realistic": of_authors(REALISTIC),
+    "afterwards": of_authors(AFTERWARDS),
+    "networks": of_authors(NETWORKS),
+    "transforms": of_authors(TRANSFORMS),
 }
 
 
