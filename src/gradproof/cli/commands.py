@@ -8,7 +8,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from gradproof.cli.audit import audit
 from gradproof.cli.delivery import IN_FULL, Delivery
 from gradproof.cli.exit_codes import ExitCode
 from gradproof.cli.group import Commands, Misuse, OnNumbers
+from gradproof.cli.keywords import split_name, with_inputs
 from gradproof.cli.naming import one_line, resolve
 from gradproof.cli.output import reader_may_leave, say
 from gradproof.engine.results import Verdict
@@ -70,6 +70,8 @@ main.add_command(audit)
 @click.option("--atol", type=float, default=0.0, help="An absolute error tolerated on top of the bar.")
 @click.option("--nondet-tol", type=float, default=0.0, help="How far two calls at the same point may differ.")
 @click.option("--probes", type=int, default=1, show_default=True, help="The number of random directions.")
+@click.option("--min-resolution", type=float, help="Call a pass inconclusive that would not catch this relative error.")
+@click.option("--budget", type=float, metavar="SECONDS", help="After so many seconds, say what is known by then.")
 @click.option("--seed", type=int, help="The seed of inputs and directions; a report states its own.")
 @click.option("--progress/--no-progress", default=None, help="A progress bar; by default on a terminal.")
 @json_option
@@ -81,10 +83,11 @@ def check(function: str, inputs: tuple[str, ...], **options: Any) -> ExitCode:
 
     An INPUT is a small expression, such as 'randn(3,4)', 'complex128 randn(5)', 'csr(100,100,density=.05)', 'fixed
     randint(5, high=3)' (fixed: needs no gradient), a number, or a MODULE:FACTORY that makes one input, or all.
+    NAME=INPUT passes one by name, such as dim=-1.
     """
     subject = _callable(function)
     options["modes"] = _listed(options["modes"])
-    return _examine(partial(check_gradients, subject), inputs, options, f"{function} could not be called")
+    return _examine(check_gradients, [subject], inputs, options, f"{function} could not be called")
 
 
 @main.command(cls=OnNumbers)
@@ -103,12 +106,9 @@ def compare(function: str, reference: str, inputs: tuple[str, ...], **options: A
     Both are named as for `gradproof check`, and so are the inputs, such as 'randn(128,256,dtype=bfloat16)'. No
     tolerance is needed: an entry is wrong if its error exceeds what the precision explains.
     """
-    return _examine(
-        partial(compare_implementations, _callable(function), _callable(reference)),
-        inputs,
-        options,
-        f"{function} and {reference} could not be compared",
-    )
+    functions = [_callable(function), _callable(reference)]
+    complaint = f"{function} and {reference} could not be compared"
+    return _examine(compare_implementations, functions, inputs, options, complaint)
 
 
 @main.command()
@@ -176,16 +176,20 @@ def doctor() -> ExitCode:
 
 
 def _examine(
-    examine: Callable[..., Report], inputs: tuple[str, ...], options: dict[str, Any], complaint: str
+    examine: Callable[..., Report],
+    functions: list[Any],
+    texts: tuple[str, ...],
+    options: dict[str, Any],
+    complaint: str,
 ) -> ExitCode:
-    """Make the inputs, check or compare at them, and deliver the report; complain if a function raises."""
+    """Make the inputs, check or compare functions at them, and deliver the report; complain if a function raises."""
     delivery = Delivery.to(options.pop("json_file"), options.pop("html_file"))
     options["wrt"] = [int(each) if each.isdigit() else each for each in options["wrt"]] or None
     options["contracts"] = _listed(options["contracts"])
     options["seed"] = session.chosen_seed(Options(seed=options["seed"]).seed)
-    given = _inputs(inputs, options["seed"])
+    functions, inputs = with_inputs(functions, *_inputs(texts, options["seed"]))
     with _running(complaint):
-        report = examine(given, **options)
+        report = examine(*functions, inputs, **options)
     return delivery.deliver([report])
 
 
@@ -203,15 +207,24 @@ def _listed(text: str | None) -> list[str] | None:
     return [] if text == "none" else [part.strip() for part in text.split(",")]
 
 
-def _inputs(texts: tuple[str, ...], seed: int) -> Any:
-    """Make the inputs from expressions and factories."""
+def _inputs(texts: tuple[str, ...], seed: int) -> tuple[Any, dict[str, Any]]:
+    """Make the inputs from expressions and factories: those by position, and those by name."""
     import torch
 
     from gradproof.cli.tensor_expressions import tensor_from
 
     generator = torch.Generator().manual_seed(seed)
-    made = [_made(text.strip()) if ":" in text else tensor_from(text, generator) for text in texts]
-    return made[0] if len(made) == 1 and ":" in texts[0] else tuple(made)
+    placed: list[Any] = []
+    named: dict[str, Any] = {}
+    for name, text in map(split_name, texts):
+        made = _made(text) if ":" in text else tensor_from(text, generator)
+        if name in named:
+            raise Misuse(f"{name} is given twice.")
+        if name:
+            named[name] = made
+        else:
+            placed.append(made)
+    return placed[0] if len(placed) == 1 and ":" in texts[0] else tuple(placed), named
 
 
 def _made(text: str) -> Any:

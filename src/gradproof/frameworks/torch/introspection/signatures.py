@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import partial
+from itertools import takewhile
 from typing import Any
 
 from torch import nn
@@ -15,9 +17,11 @@ from gradproof.frameworks.torch.internals import argument_names_of_operator
 def name_of(function: Callable[..., Any]) -> str:
     """Return the name of a function; that of its class for the `apply` of an autograd Function.
 
-    >>> name_of(nn.functional.softplus), name_of(nn.Tanh()), name_of(complex.conjugate)
+    >>> name_of(nn.functional.softplus), name_of(nn.Tanh()), name_of(partial(complex.conjugate))
     ('softplus', 'Tanh', 'conjugate')
     """
+    if isinstance(function, partial):
+        return name_of(function.func)
     owner = getattr(function, "__self__", None)
     if isinstance(owner, type) and hasattr(function, "__name__"):
         return owner.__name__ if function.__name__ == "apply" else f"{owner.__name__}.{function.__name__}"
@@ -33,7 +37,12 @@ def argument_names(function: Callable[..., Any]) -> list[str]:
     >>> import torch
     >>> argument_names(lambda x, weight, *rest: x), argument_names(torch.mm), argument_names(nn.Linear(2, 2))
     (['x', 'weight'], ['input', 'mat2'], ['input'])
+    >>> argument_names(partial(torch.softmax, dim=-1))
+    ['input']
     """
+    if isinstance(function, partial):
+        names = argument_names(function.func)[len(function.args) :]
+        return list(takewhile(lambda name: name not in function.keywords, names))
     try:
         parameters = list(inspect.signature(_described(function)).parameters.values())
     except (TypeError, ValueError, AttributeError):  # of a builtin, which has a schema if it is an operator
