@@ -14,10 +14,10 @@ CONTRAST = """
 () => {
   const channel = (c) => (c / 255 <= 0.03928 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4);
   const light = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
-  const colour = (text) => text.match(/[\\d.]+/g).map(Number);
+  const color = (text) => text.match(/[\\d.]+/g).map(Number);
   const behind = (element) => {
     for (; element; element = element.parentElement) {
-      const back = colour(getComputedStyle(element).backgroundColor);
+      const back = color(getComputedStyle(element).backgroundColor);
       if (back.length < 4 || back[3] > 0) return back;
     }
     return [255, 255, 255];
@@ -27,7 +27,7 @@ CONTRAST = """
     const words = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
     if (!words || !element.checkVisibility() || /^(style|script|title)$/i.test(element.tagName)) continue;
     const style = getComputedStyle(element);
-    const ink = colour(element instanceof SVGElement ? style.fill : style.color);
+    const ink = color(element instanceof SVGElement ? style.fill : style.color);
     const [a, b] = [light(ink), light(behind(element))];
     const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
     if (contrast < worst[0]) worst = [contrast, element.outerHTML.slice(0, 120)];

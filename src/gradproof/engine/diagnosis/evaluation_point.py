@@ -82,7 +82,7 @@ def _cause(case: Case, text: str) -> tuple[str, str, str]:
     """Return a name, what the message adds, and a hint, for a claim that is right at the point in `text`."""
     if text.startswith("1 in"):
         return "wrong-factor", ", as if this factor were left out", LEFT_OUT
-    if text.startswith(VALUE) and _is_normalisation(case):
+    if text.startswith(VALUE) and _is_normalization(case):
         return "wrong-factor", ", as if a norm or a deviation that it divides by were left out", LEFT_OUT
     return "stale", "", ADVICE
 
@@ -132,7 +132,7 @@ def _places(case: Case) -> Iterator[tuple[str, Array]]:
             yield text, measurements.directions(other, [value - other.of(point)])[0]
 
 
-def _is_normalisation(case: Case) -> bool:
+def _is_normalization(case: Case) -> bool:
     """Return True if the function does not change its own value, as a normalisation to a unit of size."""
     subject, part = case.measurements.subject, case.only_operand_part
     if part is None:

@@ -21,7 +21,7 @@ LARGE = 1 << 12  # entries: from here on, copies share the indices of a sparse t
 SURROUNDINGS = 1 << 16  # entries of a view's base that are copied along with it
 
 
-def is_plain(tensor: Tensor) -> bool:
+def is_strided(tensor: Tensor) -> bool:
     """Return True for a strided tensor that is not masked."""
     return tensor.layout == torch.strided and not isinstance(tensor, MaskedTensor)
 
@@ -67,7 +67,7 @@ def memory_of(tensors: Sequence[Tensor]) -> set[int]:
     return {
         component.untyped_storage().data_ptr()
         for tensor in tensors
-        for component in ([tensor] if is_plain(tensor) else components(tensor)[-1:])
+        for component in ([tensor] if is_strided(tensor) else components(tensor)[-1:])
         if component.numel()
     }
 
@@ -78,7 +78,7 @@ def replica(tensor: Tensor) -> Tensor:
     A view keeps what surrounds it, if that is not much, for functions that look beyond the view.
     """
     tensor = tensor.detach()
-    if not is_plain(tensor):
+    if not is_strided(tensor):
         return recomposed(tensor, [component.clone() for component in components(tensor)])
     if fills_its_storage(tensor):
         return tensor.clone()
@@ -115,7 +115,7 @@ def same_numbers(before: Tensor, after: Tensor) -> bool:
         return False
     if before.shape != after.shape or before.dtype != after.dtype or before.layout != after.layout:
         return False
-    if not is_plain(before):
+    if not is_strided(before):
         return all(same_numbers(one, other) for one, other in zip(components(before), components(after), strict=True))
     if before.dtype.is_complex:  # torch.equal compares only some of these
         before, after = as_real(before.detach()), as_real(after.detach())
@@ -175,7 +175,7 @@ _WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 def fills_its_storage(tensor: Tensor) -> bool:
     """Return True if the storage holds the tensor's entries in order, and nothing else."""
     return (
-        not is_plain(tensor)
+        not is_strided(tensor)
         or not tensor.numel()
         or (tensor.is_contiguous() and tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size())
     )

@@ -42,7 +42,7 @@ __all__ = [
     "united",
 ]
 
-PLAIN = (Tensor, Parameter)  # the types of most tensors, which wrap no other tensor
+UNWRAPPED = (Tensor, Parameter)  # the types of most tensors, which wrap no other tensor
 
 
 def chart_of(point: Tensor, semantics: Semantics) -> Chart:
@@ -87,7 +87,7 @@ def refuse_unreadable(path: str, tensor: Tensor) -> None:
         raise InputError(f"{path} is a fake tensor, which holds no numbers. Check outside of the FakeTensorMode.")
     if tensor.layout != torch.strided and tensor.layout not in SPARSE:
         raise InputError(f"{path} has the layout {tensor.layout}, which cannot be read. Return its to_dense().")
-    if type(tensor) not in PLAIN and is_traceable_wrapper_subclass(tensor):
+    if type(tensor) not in UNWRAPPED and is_traceable_wrapper_subclass(tensor):
         raise InputError(
             f"{path} is a {type(tensor).__name__}, which wraps other tensors and has no memory of its own. Check a "
             "function of the inner tensors that builds it."

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gradproof.errors import InputError
 from gradproof.frameworks.torch import trees
-from gradproof.frameworks.torch.storage import is_plain
+from gradproof.frameworks.torch.storage import is_strided
 from gradproof.frameworks.torch.subject.arguments import Call, differentiable
 from gradproof.frameworks.torch.subject.calling import Caller
 from gradproof.frameworks.torch.subject.error_messages import derivative_error, kind_of
@@ -98,7 +98,7 @@ def converted(tensors: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
 
 def refuse_sparse(path: str, tensor: Tensor) -> None:
     """Raise an error for a tensor that is sparse or masked: entries are compared position by position."""
-    if not is_plain(tensor):
+    if not is_strided(tensor):
         raise InputError(
             f"{path} has the layout {tensor.layout}: only strided tensors are compared entry by entry. Let both "
             "functions return to_dense(), and take their sparse arguments as dense ones."

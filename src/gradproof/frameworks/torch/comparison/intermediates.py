@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 from gradproof.frameworks.torch.comparison.perturbation import moved
-from gradproof.frameworks.torch.storage import is_plain
+from gradproof.frameworks.torch.storage import is_strided
 
 ACCUMULATOR = torch.float32  # kernels for lower precisions compute in it, too
 WIDE = {torch.float64: ACCUMULATOR, torch.complex128: torch.complex64}
@@ -49,7 +49,7 @@ class MovedIntermediates(TorchDispatchMode):  # type: ignore[no-untyped-call]  #
     def _moved(self, tensor: Tensor) -> Tensor:
         """Return the tensor itself if single precision holds it."""
         narrow = WIDE.get(tensor.dtype)
-        if narrow is None or not is_plain(tensor):
+        if narrow is None or not is_strided(tensor):
             return tensor
         rounded = tensor.to(narrow)
         if torch.equal(rounded.to(tensor.dtype), tensor):

@@ -10,7 +10,7 @@ from gradproof.engine.subject import DerivativeError
 from gradproof.frameworks.torch.contracts.comparison import Gap, gap, gradient_gap
 from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
 from gradproof.frameworks.torch.contracts.pullbacks import coordinates, gradients
-from gradproof.frameworks.torch.storage import is_plain, replica
+from gradproof.frameworks.torch.storage import is_strided, replica
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 INCOMING = "a non-contiguous incoming gradient"
@@ -45,7 +45,7 @@ def contiguity(subject: TorchSubject, context: Context) -> Outcome:
 
 
 def _for_incoming(subject: TorchSubject, context: Context) -> Gap | None:
-    if all(result.numel() < 2 or not is_plain(result) for result in subject.results):
+    if all(result.numel() < 2 or not is_strided(result) for result in subject.results):
         return None
     incoming = [_expanded(piece) for piece in subject.outputs.tensors(context.cotangent(subject))]
     cotangent = subject.outputs.coordinates(incoming).clone()
@@ -55,11 +55,11 @@ def _for_incoming(subject: TorchSubject, context: Context) -> Gap | None:
 
 
 def _for_inputs(subject: TorchSubject, context: Context) -> Gap | None:
-    if not any(map(is_plain, subject.points)):
+    if not any(map(is_strided, subject.points)):
         return None
     leaves = [_laid_out_otherwise(point).requires_grad_() for point in subject.points]
     pairs = zip(leaves, subject.points, strict=True)
-    if all(leaf.stride() == point.stride() for leaf, point in pairs if is_plain(point)):
+    if all(leaf.stride() == point.stride() for leaf, point in pairs if is_strided(point)):
         return None
     try:
         results = subject.caller.results(subject.caller.differentiably(leaves))
@@ -76,7 +76,7 @@ def _for_inputs(subject: TorchSubject, context: Context) -> Gap | None:
 
 def _expanded(tensor: Tensor) -> Tensor:
     """Return a tensor whose rows share the memory of the first row, with gaps of NaN between the entries."""
-    if not tensor.dim() or not is_plain(tensor):
+    if not tensor.dim() or not is_strided(tensor):
         return tensor.clone()
     memory = torch.full((2 * tensor.numel() + 1,), torch.nan, dtype=tensor.dtype, device=tensor.device)
     strides = [0] * (tensor.dim() - 1) + [2]
@@ -89,7 +89,7 @@ def _expanded(tensor: Tensor) -> Tensor:
 
 def _laid_out_otherwise(tensor: Tensor) -> Tensor:
     """Return a copy with other strides: gaps and reversed dimensions, or contiguous if the tensor is not."""
-    if not is_plain(tensor):
+    if not is_strided(tensor):
         return replica(tensor)
     if not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
         return tensor.detach().clone(memory_format=torch.contiguous_format)

@@ -96,7 +96,7 @@ class Contract:
 
     def is_usual(self, subject: TorchSubject) -> bool:
         """Return True if the contract is tested by default."""
-        return not self.spreads or subject.inputs.plain or subject.inputs.size < SPREADING
+        return not self.spreads or subject.inputs.strided or subject.inputs.size < SPREADING
 
 
 def broken(kind: str, message: str, *, hint: str, argument: str | None = None) -> Outcome:

@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from gradproof.frameworks.torch.storage import bits, components, is_plain, recomposed, refilled
+from gradproof.frameworks.torch.storage import bits, components, is_strided, recomposed, refilled
 
 FILLS = ("NaN", "a large number", "a large negative number")  # one after the other: many maxima and minima ignore NaN
 
@@ -78,7 +78,7 @@ def guarded(tensor: Tensor, number: int, *, before: int, after: int) -> tuple[Te
 
     A tensor whose conjugation or sign torch has only noted is copied without: its memory is not what it reads as.
     """
-    if is_plain(tensor) and (tensor.is_conj() or tensor.is_neg()):
+    if is_strided(tensor) and (tensor.is_conj() or tensor.is_neg()):
         return refilled(tensor), []
     parts = components(tensor)
     guards = [Guard(part, fill_value(part, number), before=before, after=after) for part in parts]

@@ -31,8 +31,8 @@ def vmap_rules(subject: TorchSubject, context: Context) -> Outcome:
     A function that cannot be batched as a whole does not break the law.
     """
     own = [kind.__name__ for kind in custom_functions(subject.results) if has_batching_rule(kind)]
-    plain = subject.inputs.plain and subject.outputs.plain
-    if not own or not plain or not isinstance(subject.call, Call) or subject.call.bypassed or subject.caller.draws:
+    strided = subject.inputs.strided and subject.outputs.strided
+    if not own or not strided or not isinstance(subject.call, Call) or subject.call.bypassed or subject.caller.draws:
         return KEPT
     cotangent, gradient = context.pulled(subject)
     step = subject.direction(context.seed, Step(STEP))

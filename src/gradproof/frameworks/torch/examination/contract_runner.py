@@ -13,7 +13,7 @@ from gradproof.engine.verdict import Judgement
 from gradproof.frameworks.torch.contracts import CONTRACTS, Context, Contract, Outcome
 from gradproof.frameworks.torch.contracts.contract import KEPT, broken
 from gradproof.frameworks.torch.examination.budget import Budget
-from gradproof.frameworks.torch.examination.unsupported import all_plain, has_raised
+from gradproof.frameworks.torch.examination.unsupported import all_strided, has_raised
 from gradproof.frameworks.torch.subject.graphs import Way
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
@@ -43,7 +43,7 @@ def with_contracts(
         findings += outcome.findings
         notes += outcome.notes
         if outcome.absent and contract.name not in options.named_contracts:
-            notes += [f"Contract '{contract.name}': {outcome.absent}"] if all_plain(subject) else []
+            notes += [f"Contract '{contract.name}': {outcome.absent}"] if all_strided(subject) else []
         elif outcome.absent:
             findings += broken(
                 contract.name, outcome.absent, hint="Add the rule, or leave the contract out of contracts=."

@@ -161,7 +161,7 @@ def _works(subject: Subject, seed: int) -> bool:
 
 def _with_semantics(subject: TorchSubject, found: Judgement) -> Judgement:
     """Add to findings about sparse inputs the semantics under which they hold."""
-    if subject.inputs.plain:
+    if subject.inputs.strided:
         return found
     obstacle = found.obstacle
     if obstacle and not found.findings and not subject.semantics.masked and obstacle.reason in PATTERN:

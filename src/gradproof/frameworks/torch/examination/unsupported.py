@@ -7,7 +7,7 @@ from dataclasses import replace
 from gradproof.engine.results import Obstacle, Reason
 from gradproof.engine.verdict import Judgement, together
 from gradproof.frameworks.torch.introspection.autograd_graph import custom_functions, has_forward_rule
-from gradproof.frameworks.torch.storage import is_plain
+from gradproof.frameworks.torch.storage import is_strided
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 REENTRANT = "When use_reentrant=True"  # the first words of a checkpoint that gives no gradient of chosen inputs
@@ -19,9 +19,9 @@ def is_unsupported(subject: TorchSubject, mode: str, found: Judgement) -> bool:
         return False
     if REENTRANT in found.findings[0].message:
         return True
-    if all_plain(subject) and all(is_plain(slot.tensor) for slot in subject.slots):
+    if all_strided(subject) and all(is_strided(slot.tensor) for slot in subject.slots):
         return False
-    if mode == "forward" and not subject.inputs.plain:
+    if mode == "forward" and not subject.inputs.strided:
         return True  # torch makes no dual numbers of them
     own = custom_functions(subject.results)
     return not (own if mode == "reverse" else [kind for kind in own if has_forward_rule(kind)])
@@ -53,6 +53,6 @@ def has_raised(found: Judgement) -> bool:
     return any(finding.kind.endswith(("-raised", "-rule")) for finding in found.findings)
 
 
-def all_plain(subject: TorchSubject) -> bool:
+def all_strided(subject: TorchSubject) -> bool:
     """Return True if the inputs and outputs are strided tensors."""
-    return subject.inputs.plain and subject.outputs.plain
+    return subject.inputs.strided and subject.outputs.strided

@@ -31,7 +31,7 @@ class Batches:
 
     def __init__(self, subject: TorchSubject) -> None:
         self.subject = subject
-        self.plain = subject.inputs.plain and subject.outputs.plain
+        self.strided = subject.inputs.strided and subject.outputs.strided
 
     def values(self, directions: Tensor, t: float) -> Tensor:
         """Return the function's values along each direction."""
@@ -51,7 +51,7 @@ class Batches:
             return torch.stack([subject.evaluate(direction, t) for direction in directions])
 
         def one_by_one() -> Tensor:
-            if not self.plain or not all(map(fills_its_storage, subject.points)):
+            if not self.strided or not all(map(fills_its_storage, subject.points)):
                 return singly()  # which keeps the strides of the inputs
             with torch.no_grad():
                 return by_rows()
@@ -93,7 +93,7 @@ class Batches:
             return _rows(subject.inputs, found, count)
 
         def one_by_one() -> Tensor:
-            if not self.plain:
+            if not self.strided:
                 return torch.stack([subject.pullback(cotangent) for cotangent in cotangents])
             stacks = (stack.unbind(0) for stack in _own(stacked(subject.outputs, cotangents)))
             found = [pulled(*incoming) for incoming in zip(*stacks, strict=True)]
@@ -139,7 +139,7 @@ class Batches:
         one_by_one: Callable[[], Tensor],
     ) -> Tensor:
         refused = self.subject.refused
-        if rows > FEW and self.plain and kind not in refused and not self.subject.caller.needs_graph:
+        if rows > FEW and self.strided and kind not in refused and not self.subject.caller.needs_graph:
             try:
                 found = batch()
             except (Exception, MemoryExhaustedError):  # not every function can be batched, or fits into memory then

@@ -16,7 +16,7 @@ from gradproof.frameworks.torch import trees
 from gradproof.frameworks.torch.exclusion import PROCESS, Exclusion
 from gradproof.frameworks.torch.internals import dual_level_is_open, is_transformed, version_of
 from gradproof.frameworks.torch.introspection.reach import reach_of
-from gradproof.frameworks.torch.storage import fills_its_storage, is_freed, is_plain, replica, same_numbers
+from gradproof.frameworks.torch.storage import fills_its_storage, is_freed, is_strided, replica, same_numbers
 from gradproof.frameworks.torch.subject.arguments import Call, Slot, differentiable
 from gradproof.frameworks.torch.subject.caller_state import CallerState
 from gradproof.frameworks.torch.subject.timing import Drawing, Tally, Timed
@@ -243,7 +243,7 @@ def _copier(tensor: Tensor, *, written: bool) -> Callable[[], Tensor]:
     detached = tensor.detach()
     if tensor.numel() >= LARGE and not written:
         return detached.detach
-    return detached.clone if is_plain(detached) and fills_its_storage(detached) else partial(replica, detached)
+    return detached.clone if is_strided(detached) and fills_its_storage(detached) else partial(replica, detached)
 
 
 def is_dual(tensor: Tensor) -> bool:

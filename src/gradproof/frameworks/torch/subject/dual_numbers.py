@@ -12,7 +12,7 @@ from torch.autograd import forward_ad
 
 from gradproof.frameworks.torch.exclusion import DUAL_LEVEL, PROCESS, Exclusion, without_warnings
 from gradproof.frameworks.torch.internals import is_zero_tensor
-from gradproof.frameworks.torch.storage import is_plain, overlaps
+from gradproof.frameworks.torch.storage import is_strided, overlaps
 
 NESTED = "Nested forward mode"  # torch's words where a function makes dual numbers of its own
 Function = Callable[[Sequence[Tensor]], Sequence[Tensor]]
@@ -54,7 +54,7 @@ def _dual(primal: Tensor, tangent: Tensor | None) -> Tensor:
 
 def apart(primal: Tensor) -> Tensor:
     """Return a primal without overlapping entries, since torch gives the tangent the same strides."""
-    return primal.clone(memory_format=torch.contiguous_format) if is_plain(primal) and overlaps(primal) else primal
+    return primal.clone(memory_format=torch.contiguous_format) if is_strided(primal) and overlaps(primal) else primal
 
 
 @functools.cache

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from gradproof.engine.subject import DerivativeError
-from gradproof.frameworks.torch.storage import is_plain
+from gradproof.frameworks.torch.storage import is_strided
 from gradproof.sparse.pattern.layouts import name_of
 
 LONG = 200  # characters: a longer error is cut to its first sentence
@@ -61,7 +61,7 @@ def dtypes(tensors: Sequence[Tensor]) -> str:
 
 
 def _remark(tensor: Tensor) -> str:
-    layout = () if is_plain(tensor) else (name_of(tensor.layout),)
+    layout = () if is_strided(tensor) else (name_of(tensor.layout),)
     remarks = (*layout, "complex") if tensor.is_complex() else layout
     return f" ({', '.join(remarks)})" if remarks else ""
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from gradproof.engine.subject import DerivativeError
 from gradproof.engine.thresholds import FEW, GROSS
 from gradproof.frameworks.torch.internals import version_of
-from gradproof.frameworks.torch.storage import is_plain, refilled, replica, same_numbers
+from gradproof.frameworks.torch.storage import is_strided, refilled, replica, same_numbers
 from gradproof.frameworks.torch.subject.arguments import Call
 from gradproof.frameworks.torch.subject.calling import LARGE
 from gradproof.frameworks.torch.subject.error_messages import derivative_error
@@ -96,7 +96,7 @@ class Graphs:
         incoming = outputs.tensors(cotangent)
         if outputs.size >= LARGE:
             return incoming
-        return [piece.clone() if is_plain(piece) else refilled(piece) for piece in incoming]
+        return [piece.clone() if is_strided(piece) else refilled(piece) for piece in incoming]
 
     def gradients(self, incoming: Sequence[Tensor]) -> list[Tensor | None]:
         """Return the gradients at the point; None for an input without influence.

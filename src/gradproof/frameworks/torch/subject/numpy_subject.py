@@ -45,8 +45,8 @@ def for_the_engine(subject: TorchSubject) -> TorchSubject | InNumpy:
 def _in_doubles(subject: TorchSubject) -> bool:
     """Return True if inputs and outputs are strided, in double precision, and no input is a view."""
     return (
-        subject.inputs.plain
-        and subject.outputs.plain
+        subject.inputs.strided
+        and subject.outputs.strided
         and all(tensor.dtype in DOUBLES and tensor.is_cpu for tensor in (*subject.points, *subject.results))
         and all(fills_its_storage(point) and not point.is_conj() and not point.is_neg() for point in subject.points)
     )

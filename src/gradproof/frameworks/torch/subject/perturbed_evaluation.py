@@ -61,7 +61,7 @@ class PerturbedEvaluation:
         results = subject.tried(moved)
         if results is None:
             return torch.full_like(subject.centre, torch.nan)
-        if not subject.outputs.plain:
+        if not subject.outputs.strided:
             del moved
             return subject.outputs.coordinates(results)  # a copy
         values = subject.outputs.coordinates(results)

@@ -36,7 +36,7 @@ class Pushforwards:
             function = partial(subject.results_of, rest=subject.caller.copies())
             own = [tangent.clone() for tangent in subject.inputs.tensors(direction)]  # a jvp may write to them
             tangents = push(function, subject.moved(place), own, nested=subject.call.nested)
-            if subject.outputs.plain and not all(bool(tangent.any()) for tangent in tangents):
+            if subject.outputs.strided and not all(bool(tangent.any()) for tangent in tangents):
                 self._require_rules(function, own)
             if subject.outputs.fits(tangents):
                 return subject.outputs.coordinates(tangents)

@@ -67,14 +67,14 @@ class Space:
         self.precision = 0.0  # the spacing of numbers near one, the coarsest
         self.largest = math.inf  # the largest number that all dtypes can hold
         self.tiny = 0.0  # distance between the smallest numbers
-        self.plain = True  # nothing but strided tensors
+        self.strided = True  # nothing but strided tensors
         for path, tensor, chart in zip(paths, tensors, charts, strict=True):
             start, self.size = self.size, self.size + chart.size
             self.parts.append(ChartedTensor(path, chart, tensor.dtype, tensor.device, start, self.size))
             precision, largest, tiny = _limits(tensor.dtype)
             self.precision, self.tiny = max(self.precision, precision), max(self.tiny, tiny)
             self.largest = min(self.largest, largest)
-            self.plain = self.plain and isinstance(chart, Strided)
+            self.strided = self.strided and isinstance(chart, Strided)
         self.device = device or (tensors[0].device if tensors else torch.device("cpu"))
 
     @property
@@ -85,7 +85,7 @@ class Space:
     @property
     def gathered(self) -> bool:
         """Whether coordinates have to be copied from the tensors, as the stored values of sparse tensors have to be."""
-        return not self.plain
+        return not self.strided
 
     @property
     def entries(self) -> int:

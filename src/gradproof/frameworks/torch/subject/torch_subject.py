@@ -15,7 +15,7 @@ from gradproof.errors import InputError, NothingToDifferentiateError
 from gradproof.frameworks.torch import trees
 from gradproof.frameworks.torch.charts import Semantics, chart_of, refuse_malformed, refuse_unreadable
 from gradproof.frameworks.torch.introspection.autograd_graph import custom_functions, lone_function
-from gradproof.frameworks.torch.storage import is_plain, memory_of, replica
+from gradproof.frameworks.torch.storage import is_strided, memory_of, replica
 from gradproof.frameworks.torch.subject.arguments import Call, Selector, Slot, differentiable
 from gradproof.frameworks.torch.subject.batching import Batches
 from gradproof.frameworks.torch.subject.caller_state import CallerState
@@ -103,7 +103,7 @@ class TorchSubject:
         self.points = []
         for number in self.varied:
             own = self.slots[number].tensor.detach()
-            if not is_plain(own):
+            if not is_strided(own):
                 fresh = self.caller.written[number] or number in self.call.bypassed
                 own = replica(own) if fresh else copies[number].detach()
             self.points.append(own)
@@ -176,7 +176,7 @@ class TorchSubject:
     @functools.cached_property
     def storages(self) -> set[int]:
         """The addresses of the storages that hold the results at the point."""
-        return memory_of(self.results) if self.outputs.plain else set()
+        return memory_of(self.results) if self.outputs.strided else set()
 
     @functools.cached_property
     def scales(self) -> list[Tensor | float]:

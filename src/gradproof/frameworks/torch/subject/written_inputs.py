@@ -14,7 +14,7 @@ from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 def replaces_inputs(subject: TorchSubject) -> bool:
     """Return True if the function writes to sparse inputs, or leaves others with another shape."""
     shapes = zip(subject.leaves, subject.points, strict=True)
-    return not subject.inputs.plain or any(leaf.shape != point.shape for leaf, point in shapes)
+    return not subject.inputs.strided or any(leaf.shape != point.shape for leaf, point in shapes)
 
 
 def depends_on_writes(subject: TorchSubject, seed: int) -> bool:

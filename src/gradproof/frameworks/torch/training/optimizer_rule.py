@@ -21,7 +21,7 @@ from gradproof.frameworks.torch.training.observed_steps import OptimizerStep, Up
 
 Rule = Callable[[list[Tensor]], Optimizer]
 SHOWN = 5  # entries of a finding
-PLAIN = {"foreach": False, "fused": False, "differentiable": False, "capturable": False}  # one tensor after the other
+SINGLE_TENSOR = {"foreach": False, "fused": False, "differentiable": False, "capturable": False}
 OF_RULES = "Compare the optimizer's step with the rule that it is derived from: signs, bias corrections, weight decay."
 
 
@@ -109,7 +109,7 @@ def _applied(kind: type[Optimizer], updates: Sequence[Update], *, widened: bool)
         assert update.gradient is not None
         parameter = _copy(update.before, update.gradient, widened=widened)
         copies.append(parameter)
-        groups.append({**update.group, **{name: off for name, off in PLAIN.items() if name in update.group}})
+        groups.append({**update.group, **{name: off for name, off in SINGLE_TENSOR.items() if name in update.group}})
         states.append({name: _state(value, update.before, parameter) for name, value in update.state.items()})
     make: Any = kind
     optimizer = make([{**group, "params": [parameter]} for group, parameter in zip(groups, copies, strict=True)])
