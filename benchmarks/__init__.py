@@ -1,1 +1,1 @@
-"""Tables side by side with torch's own checks, each from one run. `make bench` prints them all."""
+"""Tables side by side with torch's own checks, each from one run; README.md lists them."""

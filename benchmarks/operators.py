@@ -1,4 +1,4 @@
-"""PyTorch's own operator database as scenarios: a function, its inputs, and who it is."""
+"""PyTorch's own operator database as scenarios: a function, its inputs, and its name."""
 
 from __future__ import annotations
 

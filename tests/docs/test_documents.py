@@ -1,4 +1,4 @@
-"""The documents leave nothing out that changes under them."""
+"""The documents agree with the code: keywords, contracts, explanations, options and tables."""
 
 import ast
 import importlib.metadata

@@ -1,4 +1,4 @@
-"""Pullback and pushforward against each other: transposes agree, and whatever is none does not."""
+"""The adjoint test: a pullback and a pushforward agree if they are transposes of each other, and only then."""
 
 import math
 

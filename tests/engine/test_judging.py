@@ -1,4 +1,4 @@
-"""From probes to a verdict: wrong on two witnesses, inconclusive with a reason, and a resolution that is kept."""
+"""From probes to a verdict: two directions confirm a failure, an obstacle has a reason, and the resolution holds."""
 
 import math
 import os

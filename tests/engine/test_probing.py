@@ -1,4 +1,4 @@
-"""One question: cheap where the answer is clear, careful where it is not, and honest about what it could not see."""
+"""A probe: few evaluations where claim and slope agree clearly, more steps where they do not, and a true resolution."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The drop-ins answer as torch's own checks do where an error bar has no answer, or none that a test suite can use."""
+"""The drop-ins apply torch's criterion where a check is inconclusive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What torch's own functions make of a difficulty is explained, and a wrong rule beside it is not."""
+"""Difficulties of torch's own functions are explained, and a wrong rule beside each is not."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The page in a real browser: offline, without an error, on a phone too, and deaf to hostile names."""
+"""The page in a real browser: offline, without an error, on a phone too, and safe against hostile names."""
 
 import pytest
 

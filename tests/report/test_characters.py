@@ -1,4 +1,4 @@
-"""What a terminal gets: no control characters of others, and nothing that its encoding lacks."""
+"""Text for a terminal: control characters are escaped, and what the encoding lacks is substituted."""
 
 from __future__ import annotations
 

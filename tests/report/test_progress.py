@@ -1,4 +1,4 @@
-"""The bar shows on long work alone, where someone looks, and leaves nothing behind."""
+"""The progress bar appears for long work, on a terminal, and leaves nothing behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report as text: what it says, in how many lines, with and without colours."""
+"""The report as text: what it says, in how many lines, with and without colors."""
 
 from __future__ import annotations
 

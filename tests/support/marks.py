@@ -1,4 +1,4 @@
-"""Parametrisations that several modules ask."""
+"""Parametrizations that several test modules share."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The second opinion by segments: planted bugs are found, rough functions with right gradients are never accused."""
+"""The second opinion by segments: planted bugs are found, rough functions with right gradients never fail."""
 
 import numpy as np
 import pytest

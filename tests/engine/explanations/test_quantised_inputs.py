@@ -1,4 +1,4 @@
-"""Inputs of zero that are rounded inside a function: no ladder shows the rounding, and no rule is blamed for it."""
+"""Inputs of zero that are rounded inside a function: no ladder shows the rounding, and no right rule fails for it."""
 
 import numpy as np
 import pytest

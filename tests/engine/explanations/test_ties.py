@@ -1,4 +1,4 @@
-"""Inputs that tie do together what none does alone: their entries are neither right nor wrong, and others are."""
+"""The slopes of inputs that tie do not add up: their entries are inconclusive, and the others are judged."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Columns that share no row are grouped, and only where that is worth its while."""
+"""Columns that share no row are grouped, where that saves evaluations."""
 
 import numpy as np
 import pytest

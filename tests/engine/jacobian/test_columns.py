@@ -1,4 +1,4 @@
-"""Columns of a Jacobian as a subject: each moves alone, and is asked about a step once."""
+"""Columns of a Jacobian as a subject: each moves alone, and each step is evaluated once."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Gradients read at patterns: whose indices are the same is found by looking, once, and never taken on trust."""
+"""Gradients read at patterns: equal indices are found by comparison, once for each tensor."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Right functions of every kind, which every contract must let pass, and the way to ask about one contract."""
+"""Right functions of every kind, which keep every contract, and a helper that tests one contract."""
 
 from __future__ import annotations
 

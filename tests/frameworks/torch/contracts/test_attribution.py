@@ -1,4 +1,4 @@
-"""What torch's own rules get wrong is a note, unless it was asked about."""
+"""A contract that torch's own rules break is a note, unless the contract was named."""
 
 from __future__ import annotations
 

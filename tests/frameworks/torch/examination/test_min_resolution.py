@@ -1,4 +1,4 @@
-"""A pass that would have caught too little is no pass, if the user says how much is wanted."""
+"""With `min_resolution` a pass that would have caught too little is inconclusive."""
 
 from __future__ import annotations
 

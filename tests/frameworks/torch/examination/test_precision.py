@@ -1,4 +1,4 @@
-"""Every precision: right gradients are never blamed, wrong ones are found, and complex numbers are understood."""
+"""Every precision: right gradients never fail, wrong ones are found, complex ones too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing of the caller's sparse and masked tensors is changed; those without a gradient come through as they are."""
+"""Nothing of the caller's sparse and masked tensors is changed; those without a gradient are passed as they are."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""Functions that reuse memory, differentiate inside, or check inside, are checked like others."""
+"""Functions that reuse memory, differentiate inside or call a check inside are checked like others."""
 
 from __future__ import annotations
 

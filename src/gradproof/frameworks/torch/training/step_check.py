@@ -32,8 +32,7 @@ from gradproof.frameworks.torch.training.optimizer_rule import (
     rule_findings,
 )
 from gradproof.frameworks.torch.training.parameters import Snapshot, space_of, values_of
-from gradproof.frameworks.torch.training.step_findings import finiteness_findings, not_finite, structure_findings
-from gradproof.frameworks.torch.training.step_lines import (
+from gradproof.frameworks.torch.training.step_effects import (
     UNKNOWN,
     LossChange,
     against_the_gradient,
@@ -42,6 +41,7 @@ from gradproof.frameworks.torch.training.step_lines import (
     overshoot,
     wrong_ways,
 )
+from gradproof.frameworks.torch.training.step_findings import finiteness_findings, not_finite, structure_findings
 from gradproof.frameworks.torch.training.step_subject import LossAlongStep, RepeatableLoss, TakenStep
 
 REPEATED = 1e3  # units of rounding that the loss may differ by with and without a graph
