@@ -1,4 +1,4 @@
-"""Products, attention and epochs of graph networks beside torch, SciPy, PyTorch Geometric and torchsparsegradutils.
+"""Products, attention and epochs of graph networks beside torch, SciPy, PyG, DGL and torchsparsegradutils.
 
 Every measurement is a process of its own; the table prints times, times over gradproof's, and the peak of resident
 memory beyond the operands. Peers that are not installed are left out, with a line. "copy" moves as many bytes as the
@@ -10,7 +10,9 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import os
 import resource
+import statistics
 import subprocess
 import sys
 import time
@@ -27,6 +29,7 @@ NEEDS = {
     "PyG scatter": "torch_geometric",
     "PyG EdgeIndex": "torch_geometric",
     "PyG": "torch_geometric",
+    "DGL": "dgl",
     "SciPy": "scipy",
     "torchsparsegradutils": "torchsparsegradutils",
 }
@@ -37,18 +40,20 @@ PRODUCT = (
     "SciPy",
     "PyG scatter",
     "PyG EdgeIndex",
+    "DGL",
     "torchsparsegradutils",
     "copy",
 )
 CASES = {
     "forward": PRODUCT,
     "training": tuple(peer for peer in PRODUCT if peer not in ("SciPy", "copy")),
-    "attention, additive": ("gradproof", "PyG"),
-    "attention, dot": ("gradproof", "PyG"),
-    "softmax": ("gradproof", "PyG"),
-    "GCN epoch": ("gradproof", "torch CSR", "PyG scatter", "PyG EdgeIndex"),
-    "GAT epoch": ("gradproof", "PyG"),
+    "attention, additive": ("gradproof", "PyG", "DGL"),
+    "attention, dot": ("gradproof", "PyG", "DGL"),
+    "softmax": ("gradproof", "PyG", "DGL"),
+    "GCN epoch": ("gradproof", "torch CSR", "PyG scatter", "PyG EdgeIndex", "DGL"),
+    "GAT epoch": ("gradproof", "PyG", "DGL"),
 }
+os.environ.setdefault("DGLBACKEND", "pytorch")
 LIMIT = 12 << 30  # bytes of address space
 PIECE = 1 << 22  # numbers copied at a time: more than a core's own cache holds
 
@@ -106,6 +111,11 @@ def multiplication(
         index = EdgeIndex(edges.flip(0), sparse_size=(nodes, nodes), sort_order="row")
         index.fill_cache_()
         return lambda: index.matmul(x, weights)
+    if peer == "DGL":
+        import dgl.ops
+
+        network = dgl.graph((sources, targets), num_nodes=nodes)
+        return lambda: dgl.ops.u_mul_e_sum(network, x, weights.unsqueeze(1))
     if peer == "copy":
         source, out = torch.ones(PIECE), torch.ones(PIECE)
         pieces = max(1, round(edges.shape[1] * options.k * x.element_size() / (4 * PIECE)))
@@ -140,6 +150,15 @@ def softmax(peer: str, options: argparse.Namespace) -> Callable[[], Any]:
 
         def run() -> Tensor:
             return row_softmax((pattern, scores))
+
+    elif peer == "DGL":
+        import dgl.ops
+
+        network = dgl.graph((edges[0], edges[1]), num_nodes=options.nodes)
+
+        def run() -> Tensor:
+            found: Tensor = dgl.ops.edge_softmax(network, scores)
+            return found
 
     else:
         from torch_geometric.utils import softmax as theirs
@@ -186,6 +205,11 @@ def aggregation(peer: str, edges: Tensor, nodes: int) -> Callable[[Tensor], Any]
         index = EdgeIndex(edges.flip(0), sparse_size=(nodes, nodes), sort_order="row")
         index.fill_cache_()
         return lambda x: index.matmul(x, weights)
+    if peer == "DGL":
+        import dgl.ops
+
+        network = dgl.graph((edges[0], edges[1]), num_nodes=nodes)
+        return lambda x: dgl.ops.u_mul_e_sum(network, x, weights.unsqueeze(1))
     csr = torch.sparse_coo_tensor(edges.flip(0), weights, (nodes, nodes), is_coalesced=True).to_sparse_csr()
     return lambda x: csr @ x
 
@@ -193,14 +217,21 @@ def aggregation(peer: str, edges: Tensor, nodes: int) -> Callable[[Tensor], Any]
 class Attention(nn.Module):
     """One attention layer, or two with a nonlinearity between them."""
 
-    def __init__(self, peer: str, score: str, edges: Tensor, width: int, layers: int) -> None:
+    def __init__(self, peer: str, score: str, edges: Tensor, nodes: int, width: int, layers: int) -> None:
         super().__init__()
         sizes = [(width, FEATURES, HEADS), (HEADS * FEATURES, CLASSES, 1)][:layers]
-        self.edges = edges
+        self.graph: Any = edges
         if peer == "gradproof":
             from gradproof.sparse import GraphAttention
 
             made = [GraphAttention(i, o, heads=h, score=score) for i, o, h in sizes]
+        elif peer == "DGL":
+            import dgl
+            from dgl.nn.pytorch import DotGatConv, GATConv
+
+            self.graph = dgl.graph((edges[0], edges[1]), num_nodes=nodes)
+            kind = GATConv if score == "additive" else DotGatConv
+            made = [FeaturesFirst(kind(i, o, h, allow_zero_in_degree=True)) for i, o, h in sizes]
         elif score == "additive":
             from torch_geometric.nn import GATConv
 
@@ -214,8 +245,21 @@ class Attention(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Apply the layers."""
         for number, layer in enumerate(self.layers):
-            x = layer(nn.functional.elu(x) if number else x, self.edges)
+            x = layer(nn.functional.elu(x) if number else x, self.graph)
         return x
+
+
+class FeaturesFirst(nn.Module):
+    """A layer of DGL's that is called like those of the others."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor, graph: Any) -> Tensor:
+        """Put the heads side by side."""
+        found: Tensor = self.layer(graph, x)
+        return found.flatten(1)
 
 
 def case(name: str, peer: str, options: argparse.Namespace) -> Callable[[], Any]:
@@ -231,7 +275,7 @@ def case(name: str, peer: str, options: argparse.Namespace) -> Callable[[], Any]
         net: nn.Module = nn.Sequential(Convolution(product_of, 64, 64), nn.ReLU(), Convolution(product_of, 64, CLASSES))
     else:
         score = "dot" if name.endswith("dot") else "additive"
-        net = Attention(peer, score, edges, 64, layers=2 if name == "GAT epoch" else 1)
+        net = Attention(peer, score, edges, options.nodes, 64, layers=2 if name == "GAT epoch" else 1)
     adam = torch.optim.Adam(net.parameters(), lr=0.01)
 
     def epoch() -> None:
@@ -243,7 +287,7 @@ def case(name: str, peer: str, options: argparse.Namespace) -> Callable[[], Any]
 
 
 def measure(name: str, peer: str, options: argparse.Namespace) -> dict[str, float]:
-    """Seconds of the fastest of a few runs, and the peak of memory that they add."""
+    """Seconds of the fastest and of the median of a few runs, and the peak of memory that they add."""
     resource.setrlimit(resource.RLIMIT_AS, (LIMIT, LIMIT))  # a dense gradient of the matrix would take 40 GB
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
@@ -256,7 +300,7 @@ def measure(name: str, peer: str, options: argparse.Namespace) -> dict[str, floa
         start = time.perf_counter()
         run()
         times.append(time.perf_counter() - start)
-    return {"seconds": min(times), "bytes": status("VmHWM") - before}
+    return {"seconds": min(times), "median": statistics.median(times), "bytes": status("VmHWM") - before}
 
 
 def in_a_process(name: str, peer: str, options: argparse.Namespace) -> dict[str, float] | str:
@@ -285,6 +329,7 @@ def table(name: str, options: argparse.Namespace) -> None:
         ours = ours or found
         print(
             f"  {peer:<22}{1e3 * found['seconds']:>9.1f} ms{found['seconds'] / ours['seconds']:>7.2f}x"
+            f"{1e3 * found['median']:>9.1f} ms{found['median'] / ours['median']:>7.2f}x"
             f"{found['bytes'] / 2**20:>8.0f} MB{found['bytes'] / max(1.0, ours['bytes']):>7.1f}x",
             flush=True,
         )
@@ -307,7 +352,7 @@ def main() -> int:
         print(json.dumps(measure(*options.one, options)))
         return 0
     print(f"torch {torch.__version__}, {options.threads} threads, {options.nodes:,} nodes, {options.edges:,} edges")
-    print("time, time over gradproof's, peak memory, memory over gradproof's")
+    print("fastest, over gradproof's, median, over gradproof's, peak memory, over gradproof's", flush=True)
     for name in options.cases:
         for k in options.widths if name in ("forward", "training") else [options.k]:
             table(name, argparse.Namespace(**{**vars(options), "k": k}))

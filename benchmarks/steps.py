@@ -3,7 +3,8 @@
 Networks of many kinds, in both precisions, under torch's optimizers with tiny, usual and large rates, several steps
 from each seed. Right steps are counted by verdict, and each fail is shown. Then the same networks take steps that are
 wrong: gradients scaled or turned around, entries that move and should not, patterns that change, numbers that are not
-finite. A step so long that the loss rises is told as such, and counted by itself.
+finite. A step so long that the loss rises is told as such, and counted by itself. At last come the kinds of
+`right_steps`, and the mistakes of `wrong_steps`, on some of the networks; `--kinds` shows these alone.
 
 The exit status is 1 if a right step fails, or if fewer wrong ones are found than the goals say.
 """
@@ -16,13 +17,17 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from benchmarks.right_steps import RIGHT
 from benchmarks.step_networks import NETWORKS
+from benchmarks.written_rules import RULES, written
+from benchmarks.wrong_steps import wrong_steps
 from gradproof import Report, check_step
 from gradproof.sparse import Pattern, matmul
 
@@ -45,6 +50,8 @@ GOALS = {  # the share of wrong steps to find; five hundredths are within the ba
     "pattern": 1.0,
     "non-finite": 1.0,
 }
+KINDS_FOUND = 0.95  # of the mistakes of `wrong_steps`
+KINDS_ON = ("relu, wide", "tanh", "GRU", "attention, at rest", "sparse, relu", "graph", "dropout, statistics")
 Step = Callable[[], Any]
 TOO_LONG = {"non-finite", "loss"}  # findings about a rate that is too large: of a right gradient and a right rule
 
@@ -241,15 +248,62 @@ def show_planted(options: argparse.Namespace) -> bool:
     return met
 
 
+def made(network: str, dtype: torch.dtype) -> tuple[nn.Module, Callable[[], Tensor]]:
+    setting = Setting(network=network, optimizer="SGD", rate="usual", dtype=dtype, seed=100)
+    net, _, loss = setting.made()
+    return net, loss
+
+
+def show_right_kinds(options: argparse.Namespace) -> int:
+    """Every kind of right step, several in a row; gives the number of false alarms."""
+    kinds = {f"written out, {name}": partial(written, rule, "") for name, rule in RULES.items()}
+    counts: Counter[str] = Counter()
+    for (name, make), network, dtype in product({**RIGHT, **kinds}.items(), options.on, DTYPES):
+        net, loss = made(network, dtype)
+        step = make(net, loss)
+        for number in range(options.steps):
+            report = check_step(step, loss, net, seed=number)
+            counts[report.verdict.value] += 1
+            if report.findings:
+                print(f"FALSE ALARM at step {number} of {name}, {network}, {dtype}\n{report}\n", flush=True)
+    passed, undecided, alarms = counts["pass"], counts["inconclusive"], counts["fail"]
+    print(f"\n{len(RIGHT) + len(kinds)} kinds of right steps: {passed} pass, {undecided} inconclusive, {alarms} fail")
+    return alarms
+
+
+def show_wrong_kinds(options: argparse.Namespace) -> bool:
+    """Every mistake; says whether the goal is met."""
+    counts: Counter[str] = Counter()
+    mistakes = dict(wrong_steps())
+    for (name, make), network, dtype in product(mistakes.items(), options.on, DTYPES):
+        net, loss = made(network, dtype)
+        wrong = make(net, loss)
+        verdict = check_step(wrong.step, loss, net, seed=0, **wrong.options).verdict.value
+        counts[verdict] += 1
+        if verdict != "fail":
+            print(f"  {verdict}: {name}, {network}, {dtype}", flush=True)
+    share = counts["fail"] / counts.total()
+    print(
+        f"{len(mistakes)} mistakes: {counts['fail']} of {counts.total()} found, {share:.1%} (goal {KINDS_FOUND:.0%}), "
+        f"{counts['inconclusive']} inconclusive, {counts['pass']} passed"
+    )
+    return share >= KINDS_FOUND
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", nargs="+", type=int, default=[100, 101])
     parser.add_argument("--steps", type=int, default=4, help="in a row, from each seed")
+    parser.add_argument("--kinds", action="store_true", help="the kinds of right and of wrong steps alone")
+    parser.add_argument("--on", nargs="+", default=list(KINDS_ON), choices=list(NETWORKS), help="networks of the kinds")
     options = parser.parse_args()
     torch.set_num_threads(1)
     began = time.perf_counter()
-    alarms = show_right(options)
-    met = show_planted(options)
+    alarms, met = 0, True
+    if not options.kinds:
+        alarms, met = show_right(options), show_planted(options)
+    alarms += show_right_kinds(options)
+    met &= show_wrong_kinds(options)
     print(f"\nfalse alarms: {alarms}; {time.perf_counter() - began:.0f} s")
     return 0 if met and not alarms else 1
 

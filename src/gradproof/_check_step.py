@@ -42,7 +42,9 @@ def check_step(
        gradient claims, within the error bar of its values.
     2. The step is the optimizer's rule, applied to that gradient. The rules of torch's optimizers are applied again to
        private copies; an optimizer that is derived from one of them is held to its rule. `rule` gives the rule of any
-       other step. Without it, a step of no known rule must not go along the gradient of any parameter.
+       other step. Without it, a step of no known rule must not go along the gradient of any parameter, and what a step
+       function does beside the optimizer's step is found where it repeats it, noted where it moves parameters towards
+       zero, and leaves the check undecided otherwise.
     3. The loss goes down.
 
     Besides, every parameter that has a gradient moves, only stored entries of sparse parameters change, and everything

@@ -67,6 +67,10 @@ def _sums(values: Tensor, pattern: Pattern, dimension: int) -> Tensor:
 
 def _copies(lines: Tensor, pattern: Pattern, dimension: int) -> Tensor:
     matrix = _matrix(pattern, dimension)
+    if pattern.is_by_columns == (dimension == -2) and matrix.permutation is not None:
+        stored = _matrix(pattern, -3 - dimension)  # the other lines, whose order is that of storage in most layouts
+        if stored.permutation is None:
+            return lines.index_select(0, stored.col_indices)
     counts = matrix.crow_indices.diff()
     return matrix.in_storage_order(lines.repeat_interleave(counts, 0, output_size=matrix.entries))
 

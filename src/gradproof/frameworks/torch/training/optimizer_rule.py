@@ -36,7 +36,8 @@ def rule_findings(step: OptimizerStep, names: Sequence[str]) -> Iterator[Finding
     native, wide = (_applied(kind, updates, widened=widened) for widened in (False, True))
     for update, near, exact in zip(updates, native, wide, strict=True):
         what = f"{type(step.optimizer).__name__} moved {{}} otherwise than the rule of torch.optim.{kind.__name__} does"
-        yield from _difference(names[update.number], what, update.before, update.after, near, exact)
+        coarse = _coarsest(update)
+        yield from _difference(names[update.number], what, update.before, update.after, near, exact, coarse)
 
 
 def reference_findings(
@@ -58,9 +59,11 @@ def gradient_findings(
 ) -> Iterator[Finding]:
     """Report parameters that were stepped with another gradient than that of the loss.
 
-    A gradient may be clipped, masked or unscaled before a step, which keeps signs and lets nothing grow. A gradient
-    may also have terms added to it, such as weight decay, and then points into about the same direction.
+    A gradient may be clipped, masked or unscaled before a step, which keeps signs and lets nothing grow. It may be
+    scaled to length one, by itself or with all others. A gradient may also have terms added to it, such as weight
+    decay, and then points into about the same direction.
     """
+    whole = math.hypot(*(_length(update.gradient) for update in step.updates))
     for update in step.updates:
         own = gradients[update.number]
         if update.gradient is None or own is None or not bool(own.any()) or not bool(update.gradient.any()):
@@ -70,7 +73,9 @@ def gradient_findings(
         if bool(((used * right >= 0) & (abs(used) <= abs(right) * (1 + slack))).all()):
             continue
         factor, alike = float(used @ right / (right @ right)), cosine(used, right)
-        if alike > UNRESOLVED and not (alike > 1 - SLIGHT**2 and factor > 1 + SLIGHT):
+        if alike > UNRESOLVED and not (factor > 1 + SLIGHT and _is_multiple(used, right, factor, slack)):
+            continue
+        if alike > 1 - SLIGHT**2 and any(abs(length - 1) < SLIGHT**2 for length in (_length(update.gradient), whole)):
             continue
         same = f"{factor:.4g} times it" if abs(alike) > 1 - SLIGHT**2 else f"at a cosine of {alike:.2f} to it"
         yield Finding(
@@ -79,6 +84,20 @@ def gradient_findings(
             argument=names[update.number],
             hint="Look for a gradient of an earlier batch, one that was accumulated or scaled twice, or a wrong sign.",
         )
+
+
+def _length(gradient: Tensor | None) -> float:
+    return 0.0 if gradient is None else float(_real(gradient).double().norm())
+
+
+def _is_multiple(used: Tensor, right: Tensor, factor: float, slack: float) -> bool:
+    """Return True if one gradient is a multiple of another, to rounding, or about twice as long and more.
+
+    A gradient at a nearby point may be somewhat longer, and point into about the same direction.
+    """
+    if bool((abs(used - factor * right) <= slack * factor * abs(right).max()).all()):
+        return True
+    return used.numel() >= MANY and factor > 2 - SLIGHT and cosine(used, right) > 1 - SLIGHT**2
 
 
 def cosine(one: Tensor, other: Tensor) -> float:
@@ -109,7 +128,10 @@ def _applied(kind: type[Optimizer], updates: Sequence[Update], *, widened: bool)
         assert update.gradient is not None
         parameter = _copy(update.before, update.gradient, widened=widened)
         copies.append(parameter)
-        groups.append({**update.group, **{name: off for name, off in SINGLE_TENSOR.items() if name in update.group}})
+        chosen = {name: off for name, off in SINGLE_TENSOR.items() if name in update.group}
+        if not widened and "capturable" in chosen:
+            chosen["capturable"] = update.group["capturable"]  # its bias corrections are tensors, of single precision
+        groups.append({**update.group, **chosen})
         states.append({name: _state(value, update.before, parameter) for name, value in update.state.items()})
     make: Any = kind
     optimizer = make([{**group, "params": [parameter]} for group, parameter in zip(groups, copies, strict=True)])
@@ -118,6 +140,15 @@ def _applied(kind: type[Optimizer], updates: Sequence[Update], *, widened: bool)
             optimizer.state[parameter] = state
     optimizer.step()
     return [parameter.detach() for parameter in copies]
+
+
+def _coarsest(update: Update) -> float:
+    """Return the unit of rounding of hyperparameters that are tensors, such as a rate in single precision."""
+    tensors = [each for value in update.group.values() for each in (value if isinstance(value, tuple) else (value,))]
+    return max(
+        (torch.finfo(each.dtype).eps for each in tensors if isinstance(each, Tensor) and each.is_floating_point()),
+        default=0.0,
+    )
 
 
 def _copy(value: Tensor, gradient: Tensor, *, widened: bool) -> Parameter:
@@ -133,12 +164,15 @@ def _state(value: Any, before: Tensor, parameter: Parameter) -> Any:
     return value.to(parameter.dtype, copy=True) if value.dtype == before.dtype and value.dim() else value.clone()
 
 
-def _difference(name: str, what: str, before: Tensor, after: Tensor, near: Tensor, exact: Tensor) -> Iterator[Finding]:
-    """Report the entries that differ from a rule by more than rounding."""
+def _difference(
+    name: str, what: str, before: Tensor, after: Tensor, near: Tensor, exact: Tensor, coarse: float = 0.0
+) -> Iterator[Finding]:
+    """Report the entries that differ from a rule by more than rounding; `coarse` is that of its hyperparameters."""
     unit = torch.finfo(before.dtype).eps
     expected, moved = _real(exact) - _real(before).double(), _real(after).double() - _real(before).double()
     largest = torch.maximum(_real(before).abs(), _real(after).abs()).double()
     rounding = unit * (largest + ROUNDINGS * float(abs(expected).max())) + abs(_real(near).double() - _real(exact))
+    rounding += coarse * abs(expected)
     off = abs(moved - expected)
     wrong = ~(off <= ROUNDINGS * rounding)
     if not bool(wrong.any()):

@@ -24,13 +24,14 @@ from gradproof.engine.subject import DerivativeError
 from gradproof.engine.verdict import Judgement
 from gradproof.errors import InputError
 from gradproof.frameworks.torch.subject.timing import Tally
-from gradproof.frameworks.torch.training.observed_steps import ObservedSteps, gradient_values
+from gradproof.frameworks.torch.training.observed_steps import ObservedSteps, OptimizerStep, gradient_values
 from gradproof.frameworks.torch.training.optimizer_rule import (
     Rule,
     gradient_findings,
     reference_findings,
     rule_findings,
 )
+from gradproof.frameworks.torch.training.other_moves import judge_other_moves
 from gradproof.frameworks.torch.training.parameters import Snapshot, space_of, values_of
 from gradproof.frameworks.torch.training.step_effects import (
     UNKNOWN,
@@ -175,19 +176,37 @@ class StepCheck:
             findings += self._by_the_rule(self.rule, step, gradients)
             return Judgement(findings=tuple(findings))
         for each in self.observed.steps:
-            findings += gradient_findings(each, self.names, gradients)
-            if each.rule is None:
-                continue
-            try:
-                findings += rule_findings(each, self.names)
-            except Exception as error:  # a derived class may take other hyperparameters or state
-                notes.append(f"The rule of torch.optim.{each.rule.__name__} could not be applied again: {error}")
+            found, note = self._of_optimizer(each, gradients)
+            findings += found
+            notes += note
         if not any(each.is_torchs for each in self.observed.steps):
             notes.append(UNKNOWN)
         if self.expect == "decrease":
             uphill, obstacle = wrong_ways(step, self.observed)
             findings += uphill
-        return Judgement(findings=tuple(findings), obstacle=obstacle, notes=tuple(notes))
+        before, after = ([values_of(each) for each in taken.tensors] for taken in (step.before, step.after))
+        others = judge_other_moves(self.observed, self.names, before, after, gradients)
+        return Judgement(
+            findings=(*findings, *others.findings),
+            obstacle=obstacle or others.obstacle,
+            notes=(*notes, *others.notes),
+        )
+
+    def _of_optimizer(self, each: OptimizerStep, gradients: list[Tensor | None]) -> tuple[list[Finding], list[str]]:
+        """Judge what one optimizer did, from the gradients that it was given or from those that it made of them."""
+        first: list[Finding] | None = None
+        notes: list[str] = []
+        for reading in each.readings:
+            findings = [*gradient_findings(reading, self.names, gradients)]
+            try:
+                findings += rule_findings(reading, self.names)
+            except Exception as error:  # a derived class may take other hyperparameters or state
+                name = each.rule.__name__ if each.rule else "Optimizer"
+                notes = [f"The rule of torch.optim.{name} could not be applied again: {error}"]
+            if not findings:
+                return [], notes
+            first = findings if first is None else first
+        return first or [], notes
 
     def _by_the_rule(self, rule: Rule, step: TakenStep, gradients: list[Tensor | None]) -> Iterator[Finding]:
         chosen = [number for number, gradient in enumerate(gradients) if gradient is not None]
@@ -207,7 +226,9 @@ class StepCheck:
             return Judgement(findings=(overshoot(change),))
         known = bool(self.observed.steps) and all(each.is_torchs for each in self.observed.steps)
         alone = all(each.follows_the_gradient_alone for each in self.observed.steps)
-        if known and not alone and not of_step.findings:
+        wrapped = any(each.is_wrapped for each in self.observed.steps)
+        explained = not alone or wrapped or bool(of_step.notes)  # by momentum, decay, or what is done beside the step
+        if known and explained and not of_step.findings and (wrapped or not of_step.obstacle):
             return Judgement(obstacle=carried_uphill(change))
         return Judgement(findings=(against_the_gradient(change),))
 

@@ -72,11 +72,11 @@ def against_the_gradient(change: LossChange) -> Finding:
 
 
 def carried_uphill(change: LossChange) -> Obstacle:
-    """Say that momentum or weight decay makes a right step go the wrong way."""
+    """Say that momentum, weight decay or a mask makes a right step go the wrong way."""
     return Obstacle(
         Reason.STEP_SIZE,
         f"The loss {change.way} from {change.before:.6g} to {change.after:.6g}: the step is the optimizer's rule, and "
-        "what it carries over from earlier steps, or its weight decay, outweighs the gradient.",
+        "what it carries over from earlier steps, its weight decay, or what is done beside it outweighs the gradient.",
         "Check another step, or lower the rate. Pass expect='any' if the loss may go either way.",
     )
 
