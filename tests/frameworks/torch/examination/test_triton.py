@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -30,3 +31,20 @@ def test_a_right_triton_kernel_passes_and_one_with_a_masked_tail_fails():
     )
 
     assert run.stdout.splitlines() == ["softmax right pass", "softmax a masked tail fail"]
+
+
+def test_the_example_of_a_triton_softmax_finds_its_tail():
+    pytest.importorskip("triton")
+    example = Path(__file__).parents[4] / "examples" / "kernels" / "triton_softmax.py"
+
+    run = subprocess.run(
+        [sys.executable, str(example)],
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    verdicts = [line.split()[0] for line in run.stdout.splitlines() if not line.startswith(" ")]
+    assert verdicts == ["PASS", "FAIL", "FAIL", "PASS"]
+    assert "right in the first 32 of" in run.stdout
