@@ -32,7 +32,22 @@ INFINITIES = (
 
 
 def judge(subject: Subject, *, probes: int, seed: int, options: Probing) -> Judgement:
-    """Judge a derivative by probes along random directions."""
+    """Judge a derivative by probes along random directions, and by segments where values are too rough for slopes."""
+    return judge_by_segments(
+        judge_by_probes(subject, probes=probes, seed=seed, options=options), subject, seed, options
+    )
+
+
+def judge_by_segments(judgement: Judgement, subject: Subject, seed: int, options: Probing) -> Judgement:
+    """Return a judgement by probes as segments decide it, where values are too rough for slopes."""
+    try:
+        return with_second_opinion(judgement, subject, seed, options)
+    except DerivativeError as error:
+        return replace(judgement, findings=(raised(subject, error),), obstacle=None)
+
+
+def judge_by_probes(subject: Subject, *, probes: int, seed: int, options: Probing) -> Judgement:
+    """Judge a derivative by probes along random directions alone."""
     if not subject.inputs.size or not subject.outputs.size:
         return EMPTY
     if undefined := all_undefined(subject):
@@ -41,7 +56,7 @@ def judge(subject: Subject, *, probes: int, seed: int, options: Probing) -> Judg
     # one output of twenty without a slope may be an accident
     evidence = Evidence(subject, options, seed, unresolved_allowed=max(SLIGHT * outputs, float(outputs >= 20)))
     try:
-        return with_second_opinion(evidence.judgement(probes), subject, seed, options)
+        return evidence.judgement(probes)
     except DerivativeError as error:
         return evidence.failed((raised(subject, error),))
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from gradproof.engine.explanations.conditioning import product
 from gradproof.engine.findings import raised
-from gradproof.engine.judging import judge
+from gradproof.engine.judging import judge, judge_by_probes, judge_by_segments
 from gradproof.engine.options import Probing
 from gradproof.engine.precision_comparison import (
     PrecisionComparison,
@@ -138,7 +138,7 @@ def _contested(comparison: PrecisionComparison, judgement: Judgement, wide: Subj
     if bool(confirmed.any()) and (
         bool((confirmed & comparison.gross).any())
         or is_off_by_a_factor(comparison.claimed, comparison.truth)
-        or _clearly(judge(comparison.subject, probes=1, seed=comparison.seed, options=options))
+        or _contradicted(comparison.subject, comparison.seed, options)
     ):
         resolution = resolution_of(comparison, judgement, comparison.wrong)
         return replace(judgement, findings=(finding_of(comparison),), resolution=resolution)
@@ -159,9 +159,13 @@ def _if_meaningful(judgement: Judgement) -> Judgement:
     return replace(judgement, obstacle=INEXACT)
 
 
-def _clearly(native: Judgement) -> bool:
-    """Return True if values in the function's own precision clearly contradict its gradient."""
-    if native.verdict is not Verdict.FAIL:
-        return False
+def _contradicted(subject: Subject, seed: int, options: Probing) -> bool:
+    """Return True if values in the function's own precision clearly contradict its gradient.
+
+    Only readings far outside their bars do. Segments, which cost most, are asked only where there are some.
+    """
+    native = judge_by_probes(subject, probes=1, seed=seed, options=options)
     gaps = (abs(reading.claimed - reading.numerical) / max(reading.bar, 1e-300) for reading in native.readings)
-    return any(not gap <= CLEARLY for gap in gaps)
+    if all(gap <= CLEARLY for gap in gaps):
+        return False
+    return judge_by_segments(native, subject, seed, options).verdict is Verdict.FAIL

@@ -72,9 +72,14 @@ class PrecisionComparison:
 
     @cached_property
     def material(self) -> Array:
-        """Flags of the entries that differ by more than rounding does, and by more than a hundredth of the largest."""
-        by_rounding = self.gap <= self.allowed + ROUNDINGS * self.scattered
-        return ~by_rounding & ~(self.gap <= SLIGHT * float(abs(self.truth).max()))
+        """Flags of the entries that differ by more than rounding does, and by more than a hundredth of the largest.
+
+        The effect of rounding is measured only if it decides.
+        """
+        large = self.wrong & ~(self.gap <= SLIGHT * float(abs(self.truth).max()))
+        if not bool(large.any()):
+            return large
+        return large & ~(self.gap <= self.allowed + ROUNDINGS * self.scattered)
 
     @cached_property
     def gross(self) -> Array:
@@ -123,7 +128,9 @@ def confirmed_entries(comparison: PrecisionComparison, wide: Subject, options: P
         operand = operand_of(subject, wide, again)
         claimed, truth = product(subject, operand), product(wide, operand)
         other = compared(subject, wide, operand, claimed, truth, again, options)
-        confirmed = comparison.material & other.wrong & other.material
+        confirmed = comparison.material & other.wrong
+        if bool(confirmed.any()):
+            confirmed = confirmed & other.material
         if bool(confirmed.any()):
             break
     return confirmed
@@ -191,18 +198,22 @@ def _frame(subject: Subject) -> Frame:
 
 
 def _allowed(subject: Subject, wide: Subject, operand: Array, truth: Array, seed: int) -> Array:
-    """Return the largest change of each entry that rounding alone explains. Few long vectors are held at a time."""
+    """Return the largest change of each entry that rounding alone explains.
+
+    Vectors are long: few are held at a time, and those that are made here are written over.
+    """
     xp, unit, reverse = subject.arrays, subject.numbers.precision, subject.mode == "reverse"
-    square = truth * truth
+    size = truth * truth
     for number in range(FEW):
         other = product(wide, random_operand(wide, seed + 2 + number))
-        square = square + other * other
+        size += other * other
         del other
-    size = (square / (1 + FEW)) ** 0.5
-    del square
+    size /= 1 + FEW
+    size **= 0.5
     nudge = wide.direction(seed + 1, Step(unit))
     moved = product(wide, operand, nudge) - truth
-    moved = abs(xp.where(xp.isfinite(moved), moved, 0.0))
+    moved[~xp.isfinite(moved)] = 0.0
+    moved = abs(moved)
     nudge = abs(nudge)
     total, largest = _finite_sizes(wide)
     shortest = float(xp.where(nudge > 0, nudge, math.inf).min()) if reverse else unit
@@ -213,11 +224,14 @@ def _allowed(subject: Subject, wide: Subject, operand: Array, truth: Array, seed
         vanishing = float(size @ nudge) < TRACE * unit * total
     tiny = subject.numbers.tiny  # values and gradients this small are rounded alike
     natural = (unit * largest if vanishing else 0.0) + tiny
-    allowed = unit * size + moved
-    del size, moved
+    size *= unit
+    size += moved
+    del moved
     if natural:
-        allowed = allowed + tiny + natural * (unit / xp.where(nudge > 0, nudge, math.inf) if reverse else 1.0)
-    return ROUNDINGS * allowed
+        size += tiny
+        size += natural * (unit / xp.where(nudge > 0, nudge, math.inf) if reverse else 1.0)
+    size *= ROUNDINGS
+    return size
 
 
 def _finite_sizes(subject: Subject) -> tuple[float, float]:

@@ -91,6 +91,8 @@ class DerivativeJudge:
         with silence():
             units = units_for(wide or subject, shown)
             own, shown = units.of(own), units.of(shown)
+        if wide is not None:
+            subject.let_values_go()  # until its own values are needed, which is seldom
         first = engine if wide is None else partial(judge_rounded, wide=shown, judged=engine)
         probing = units.options(self.budget.checking(label, partial(self._probing, subject, mode), options.probing))
         given: dict[str, Any] = {"probes": options.probes, "seed": seed, "options": probing}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from gradproof.frameworks.torch.storage import memory_of
 from gradproof.frameworks.torch.subject.calling import LARGE, Caller
@@ -32,32 +34,40 @@ class Perturbable(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class _Line:
+    """The steps along a direction, and memory for the point that is moved."""
+
+    steps: list[Tensor]
+    memory: list[Tensor] | None = None
+
+
 class PerturbedEvaluation:
-    """The state that evaluations along one direction share: the direction, reusable memory, and the first results.
+    """The state that evaluations along one direction share, for as long as the direction lives.
 
     A function may return its results in the same memory at every call. The values are then copied, and a value that a
-    later call has overwritten is computed again.
+    later call has overwritten is computed again. Values are not kept for that: what nobody holds cannot be overwritten.
     """
 
-    __slots__ = ("_again", "_direction", "_first", "_memory", "_shares_memory", "_steps")
+    __slots__ = ("_again", "_first", "_line", "_shares_memory")
 
     def __init__(self) -> None:
         self.forget()
-        self._first: tuple[Tensor, float, list[Tensor], Tensor] | None = None
+        self._first: MutableMapping[Tensor, tuple[Tensor, float]] = WeakTensorKeyDictionary()
         self._again: set[int] = set()
         self._shares_memory = False
 
     def forget(self) -> None:
         """Release the memory that is held for one direction."""
-        self._direction: Tensor | None = None
-        self._steps: list[Tensor] = []
-        self._memory: list[Tensor] | None = None
+        self._line: MutableMapping[Tensor, _Line] = WeakTensorKeyDictionary()
 
     def values(self, subject: Perturbable, direction: Tensor, t: float) -> Tensor:
         """Return the values at point + t·direction; NaN throughout if the function is not defined there."""
-        if direction is not self._direction:
-            self._direction, self._steps = direction, subject.inputs.tensors(direction)
-        moved = subject.inputs.displaced(subject.points, self._steps, t, self._memory)
+        if direction not in self._line:
+            self.forget()
+            self._line[direction] = _Line(subject.inputs.tensors(direction))
+        line = self._line[direction]
+        moved = subject.inputs.displaced(subject.points, line.steps, t, line.memory)
         results = subject.tried(moved)
         if results is None:
             return torch.full_like(subject.centre, torch.nan)
@@ -66,15 +76,16 @@ class PerturbedEvaluation:
             return subject.outputs.coordinates(results)  # a copy
         values = subject.outputs.coordinates(results)
         storages = memory_of(results)
-        if not storages.isdisjoint(subject.storages) or not storages.isdisjoint(self._again):
+        overwrites = not storages.isdisjoint(self._again) and (self._shares_memory or len(self._first) > 0)
+        if overwrites or not storages.isdisjoint(subject.storages):
             return self._from_shared_memory(subject, values)
-        if self._first is None:  # kept, so that results in the same memory are noticed
-            self._first = (direction, t, results, values)
-            self._again |= storages
+        if not self._shares_memory and not self._first:
+            self._first[values] = (direction, t)
+            self._again = storages & memory_of([values])
         if subject.inputs.size >= LARGE:
             shared = not storages.isdisjoint(memory_of(moved))
             usable = t and not shared and not subject.caller.needs_graph  # t = 0 copies a point of fewer stored entries
-            self._memory = moved if usable else None
+            line.memory = moved if usable else None
         return values
 
     def _from_shared_memory(self, subject: Perturbable, values: Tensor) -> Tensor:
@@ -83,7 +94,6 @@ class PerturbedEvaluation:
             self._shares_memory = True
             zeros = torch.zeros(subject.inputs.size, dtype=torch.float64, device=subject.inputs.device)
             subject.centre = self.values(subject, zeros, 0.0)
-            if self._first is not None:
-                direction, t, _, overwritten = self._first
+            for overwritten, (direction, t) in list(self._first.items()):
                 overwritten.data = self.values(subject, direction, t)
         return kept

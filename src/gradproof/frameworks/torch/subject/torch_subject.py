@@ -47,6 +47,7 @@ class TorchSubject:
 
     mode = "reverse"
     arrays = torch
+    _centre: Tensor | None
 
     def __init__(
         self,
@@ -141,6 +142,22 @@ class TorchSubject:
             tiny=0.0 if tiny < ORDINARY[0] < self._size else tiny,
             largest=self.inputs.largest,
         )
+
+    @property
+    def centre(self) -> Tensor:
+        """The function's value at the point, as coordinates."""
+        if self._centre is None:
+            self._centre = self.outputs.coordinates(self.results)
+        return self._centre
+
+    @centre.setter
+    def centre(self, values: Tensor) -> None:
+        self._centre = values
+
+    def let_values_go(self) -> None:
+        """Release the value at the point, if it is large and the results can give it again."""
+        if self.outputs.strided and self.outputs.size >= LARGE and not custom_functions(self.results):
+            self._centre = None
 
     def remark(self, note: str) -> None:
         """Add a note to the report, once."""

@@ -37,15 +37,24 @@ def widened(subject: TorchSubject) -> TorchSubject | None:
         return None
     if wide.numbers.precision >= subject.numbers.precision:
         return None
-    difference, size = abs(wide.centre - subject.centre), abs(wide.centre)
-    scale = float(torch.where(size.isfinite(), size, 0.0).max())
-    same = (difference <= SAME * subject.numbers.precision * (size + scale)) | ~subject.centre.isfinite()
-    if not bool(same.all()):
+    if not _has_values_of(wide, subject):
         return None
     if not _computes_in_double(wide):
         subject.remark(OWN.format(why="its values show a lower precision inside"))
         return None
     return wide
+
+
+def _has_values_of(wide: TorchSubject, subject: TorchSubject) -> bool:
+    """Return True if the finite values of a function are those in double precision but for rounding."""
+    size = wide.centre.abs()
+    scale = wide.scale.value or float(torch.where(size.isfinite(), size, 0.0).max())
+    allowed = size.add_(scale).mul_(SAME * subject.numbers.precision)
+    difference = wide.centre.sub(subject.centre).abs_()
+    same = difference <= allowed
+    if not subject.scale.finite:
+        same |= ~subject.centre.isfinite()
+    return bool(same.all())
 
 
 def _computes_in_double(wide: TorchSubject) -> bool:
