@@ -13,6 +13,7 @@ from functools import cached_property
 
 from gradproof.engine.explanations.conditioning import product, random_operand, scatter
 from gradproof.engine.options import Probing
+from gradproof.engine.pieces import columns
 from gradproof.engine.results import Entry, Finding, Place, Resolution, least_error
 from gradproof.engine.subject import Array, Frame, Step, Subject
 from gradproof.engine.thresholds import (
@@ -36,7 +37,7 @@ from gradproof.engine.views import rule_of
 class PrecisionComparison:
     """A derivative in low precision beside the one in double precision, entry by entry, for one operand.
 
-    `allowed` is the difference that rounding alone explains.
+    `allowed` is the difference that rounding alone explains. `finite` says that all claimed entries are finite.
     """
 
     subject: Subject
@@ -45,13 +46,13 @@ class PrecisionComparison:
     truth: Array
     allowed: Array
     seed: int
+    finite: bool
 
     @cached_property
     def gap(self) -> Array:
         """The distance of each entry from its value in double precision; infinite where it is NaN in this one alone."""
-        xp, gap = self.subject.arrays, self.claimed - self.truth
-        gap = abs(gap)
-        if math.isfinite(float(gap.sum())):
+        xp, gap = self.subject.arrays, abs(self.claimed - self.truth)
+        if self.finite:
             return gap
         return xp.where(xp.isnan(self.claimed) & xp.isfinite(self.truth), math.inf, gap)
 
@@ -106,11 +107,12 @@ def compared(
     allowed = _allowed(subject, wide, operand, truth, seed)
     if accepted.atol or accepted.rtol:
         allowed = allowed + accepted.atol + accepted.rtol * abs(truth)
-    if not math.isfinite(float(claimed.sum())):
+    finite = math.isfinite(float(claimed.sum()))
+    if not finite:
         overflow = ~subject.arrays.isfinite(claimed) & (abs(truth) + allowed > 0.5 * subject.numbers.largest)
         claimed = subject.arrays.where(overflow, truth, claimed)
     return PrecisionComparison(
-        subject=subject, operand=operand, claimed=claimed, truth=truth, allowed=allowed, seed=seed
+        subject=subject, operand=operand, claimed=claimed, truth=truth, allowed=allowed, seed=seed, finite=finite
     )
 
 
@@ -149,10 +151,10 @@ def resolution_of(comparison: PrecisionComparison, judgement: Judgement, found: 
 
     The distances of entries that were `found` to be wrong hide nothing.
     """
-    xp, size = comparison.subject.arrays, float(abs(comparison.truth).max())
+    xp = comparison.subject.arrays
     apart = comparison.gap if found is None else xp.where(found, 0.0, comparison.gap)
     hidden = least_error(comparison.allowed, apart, 1.0)
-    most = float(hidden.max())
+    (size,), (most,) = columns(xp, [[abs(comparison.truth).max(), hidden.max()]])
     if not math.isfinite(most):
         most = float(xp.where(xp.isfinite(hidden), hidden, 0.0).max())
     widest = max(most, judgement.resolution.absolute)
@@ -212,14 +214,14 @@ def _allowed(subject: Subject, wide: Subject, operand: Array, truth: Array, seed
     size **= 0.5
     nudge = wide.direction(seed + 1, Step(unit))
     moved = product(wide, operand, nudge) - truth
-    moved[~xp.isfinite(moved)] = 0.0
-    moved = abs(moved)
-    nudge = abs(nudge)
-    total, largest = _finite_sizes(wide)
-    shortest = float(xp.where(nudge > 0, nudge, math.inf).min()) if reverse else unit
+    moved = abs(xp.where(xp.isfinite(moved), moved, 0.0))
+    nudge, values = abs(nudge), _finite_sizes(wide)
+    row = [values.sum(), values.max(), size.max(), xp.where(nudge > 0, nudge, math.inf).min()]
+    del values
+    (total,), (largest,), (most,), (shortest,) = columns(xp, [row])
     steepest = unit / shortest if reverse else 1.0
     # everything cancels, and only rounding errors are left; not if each entry has a small share in sums of many
-    vanishing = float(size.max()) < TRACE * largest * steepest
+    vanishing = most < TRACE * largest * steepest
     if vanishing and reverse:
         vanishing = float(size @ nudge) < TRACE * unit * total
     tiny = subject.numbers.tiny  # values and gradients this small are rounded alike
@@ -234,9 +236,9 @@ def _allowed(subject: Subject, wide: Subject, operand: Array, truth: Array, seed
     return size
 
 
-def _finite_sizes(subject: Subject) -> tuple[float, float]:
-    """Return the sum and the maximum of the absolute values that are finite."""
+def _finite_sizes(subject: Subject) -> Array:
+    """Return the absolute values, and zero for those that are not finite."""
     xp, values = subject.arrays, abs(subject.centre)
     if not subject.scale.finite:
         values = xp.where(xp.isfinite(values), values, 0.0)
-    return float(values.sum()), float(values.max())
+    return values

@@ -196,7 +196,7 @@ def _exponent(size: float) -> int:
 
 def _size(subject: Subject) -> float:
     """Return the largest value, or where all are zero their slopes over a step as long as the point."""
-    largest = _largest(subject, subject.centre)
+    largest = subject.scale.value or _largest(subject, subject.centre)
     if largest:
         return largest
     step = first_step(subject.numbers.precision)

@@ -44,7 +44,8 @@ class QuantisedValues:
 
     def explains(self, comparison: Comparison) -> Obstacle | None:
         """Return an obstacle if outputs are on a plateau, and that may be what the error comes from."""
-        plateaus = bool(comparison.probe.ladder.plateaus().any())
+        ladder = comparison.probe.ladder
+        plateaus = len(ladder.samples) > 2 and bool(ladder.plateaus().any())
         return QUANTISED if plateaus and (is_rough(comparison) or _on_longer_plateaus(comparison)) else None
 
 

@@ -223,11 +223,12 @@ def _sizes(sample: Tensor) -> tuple[float, float]:
     """Return the root mean square and the geometric mean."""
     if not sample.numel():
         return math.nan, 0.0
-    largest = float(sample.max())
+    greatest = sample.max()
+    numbers = torch.stack([greatest, torch.linalg.vector_norm(sample / greatest), sample.log().mean()])  # one transfer
+    largest, norm, log = numbers.tolist()
     if not 0 < largest < math.inf:
         return math.nan, 0.0
-    root = largest * (float(torch.linalg.vector_norm(sample / largest)) / math.sqrt(sample.numel()))
-    return root, math.exp(min(LOG_LARGEST, float(sample.log().mean())))
+    return largest * (norm / math.sqrt(sample.numel())), math.exp(min(LOG_LARGEST, log))
 
 
 def _handful(count: int, seed: int, size: float) -> list[float]:
