@@ -50,13 +50,13 @@ def test_options_may_come_first_and_select(audit):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("nothing", "--journal", "a.db"), "is no source: choose torch-ops or torch-modules"),
+        (("nothing", "--journal", "a.db"), "is not a source: choose torch-ops or torch-modules"),
         (("pytest:absent.py", "--journal", "a.db"), "pytest could not collect absent.py (exit code 4)"),
         (("math:absent", "--journal", "a.db"), "math has no 'absent'"),
         (("math:sin", "--journal", "a.db"), "could not be called: TypeError"),
-        (("torch-ops", "--journal", "a.db", "--shard", "3"), "is no shard"),
+        (("torch-ops", "--journal", "a.db", "--shard", "3"), "is not a shard"),
         (("torch-ops", "--journal", "a.db", "--shard", "4/3"), "pass a number from 1"),
-        (("torch-ops", "--journal", "a.db", "--memory", "much"), "is no size"),
+        (("torch-ops", "--journal", "a.db", "--memory", "much"), "is not a size"),
         (("torch-ops", "--journal", "a.db", "--dask", "local", "--ray", "local"), "runs on one cluster"),
         (("torch-ops", "--journal", "a.db", "--timeout", "nan"), "pass a number above 0"),
         (("torch-ops",), "Missing parameter: file"),

@@ -143,7 +143,7 @@ def test_versions_and_sources_are_not_mixed(file, monkeypatch):
 def test_a_file_that_is_no_journal_is_left_alone(file):
     file.write_text("notes " * 1000)
 
-    with pytest.raises(JournalError, match="is no journal"):
+    with pytest.raises(JournalError, match="is not a journal"):
         Journal.to_write(file, source="mine")
     assert file.read_text() == "notes " * 1000
 
@@ -157,7 +157,7 @@ def test_another_database_is_no_journal(file):
     with sqlite3.connect(file) as other:
         other.execute("CREATE TABLE mine (x)")
 
-    with pytest.raises(JournalError, match="no journal of an audit"):
+    with pytest.raises(JournalError, match="not a journal of an audit"):
         Journal.to_write(file, source="mine", resume=True)
 
 

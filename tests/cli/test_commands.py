@@ -61,7 +61,7 @@ def test_help_does_not_wait_for_torch():
     [
         (["check", "torch:sin", "randn(3,4)"], 0, "PASS  sin: 12 inputs, 12 outputs", ""),
         (["check", "mine:Half.apply", "randn(3)"], 1, "is wrong in 3 entries", ""),
-        (["check", "mine:Half.apply", "randn("], 2, "", "is no expression"),
+        (["check", "mine:Half.apply", "randn("], 2, "", "is not an expression"),
         (["check", "torch:relu", "zeros(1)"], 3, "kink: The slope of output[0] is 0 before input[0]", ""),
     ],
 )
@@ -139,7 +139,7 @@ def test_json_and_html_are_written(gradproof, here):
         (["check", "torch.no_such_thing", "randn(3)"], "torch has no 'no_such_thing'"),
         (["check", "mine:leave", "randn(3)"], "mine:leave could not be called: SystemExit: 0 (mine.py"),
         (["check", "mine:mute", "randn(3)"], "mine:mute could not be called: Mute (mine.py"),
-        (["check", "torch:sin", "1+" * 3000 + "1"], "is no expression"),
+        (["check", "torch:sin", "1+" * 3000 + "1"], "is not an expression"),
         (["check", "torch:sin", "randn(3)", "--seed", "99999999999"], "seed=99999999999"),
         (["check", "torch:sin", "randn(3)", "--ful"], "No such option"),
         (["check", "torch:sinn", "randn(3)"], "torch has no 'sinn'. Did you mean"),
@@ -161,7 +161,7 @@ def test_json_and_html_are_written(gradproof, here):
         (["check", "torch:sin", "randn(3)", "--html", "mine.py/page.html"], "cannot be written"),
         (["report"], "Missing argument"),
         (["report", "nothing.json"], "nothing.json cannot be read"),
-        (["report", "mine.py"], "mine.py: This is no JSON"),
+        (["report", "mine.py"], "mine.py: This is not JSON"),
         (["demo", "no such scene"], "No scene is called"),
         (["frobnicate"], "No such command"),
     ],

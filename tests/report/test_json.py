@@ -105,7 +105,7 @@ def changed(**fields):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("{", "no JSON"),
+        ("{", "not JSON"),
         ("[1, 2]", "no 'schema'"),
         ("{}", "no 'schema'"),
         ('{"schema": 2}', "schema 2.*reads schema 1"),

@@ -283,8 +283,8 @@ def test_any_function_may_be_the_step():
     [
         (lambda x: check_step(lambda: None, lambda: x.sum(), [x.detach()]), "None of the parameters"),
         (lambda x: check_step(lambda: None, lambda: x.sum(), 3), "holds no parameters"),
-        (lambda x: check_step(lambda: None, lambda: x, [x]), "no real number"),
-        (lambda x: check_step(lambda: None, lambda: 3.0, [x]), "no real number"),
+        (lambda x: check_step(lambda: None, lambda: x, [x]), "not a real number"),
+        (lambda x: check_step(lambda: None, lambda: 3.0, [x]), "not a real number"),
         (lambda x: check_step(lambda: None, x.sum, [x], expect="fall"), "expect='fall' is none of 'decrease'"),
         (lambda x: check_step(lambda: None, x.sum, [x], rule=3), "rule is a int, which cannot be called"),
         (

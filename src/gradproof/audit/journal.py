@@ -209,11 +209,11 @@ class Journal:
             self._synced = now
 
     def _is_ours(self) -> bool:
-        """Return False for an empty file; raise for one that is no journal, or that a newer version wrote."""
+        """Return False for an empty file; raise for one that is not a journal, or that a newer version wrote."""
         if not self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             return False
         if self._pragma("application_id") != APPLICATION:
-            raise JournalError(f"{self.path} is a SQLite database, but no journal of an audit. Name another file.")
+            raise JournalError(f"{self.path} is a SQLite database, but not a journal of an audit. Name another file.")
         if self._pragma("user_version") > SCHEMA:
             raise JournalError(
                 f"{self.path} was written by a newer version of gradproof. Upgrade: pip install -U gradproof"
@@ -278,9 +278,9 @@ def _described(path: Path, error: sqlite3.Error) -> JournalError | JournalFailed
     words = str(error)
     kept = "The results up to here are kept; go on with --resume."
     if "not a database" in words or "malformed" in words:
-        return JournalError(f"{path} is no journal of an audit ({words}). Name another file.")
+        return JournalError(f"{path} is not a journal of an audit ({words}). Name another file.")
     if "unable to open" in words:
-        return JournalError(f"{path} cannot be opened: it is no file, or not yours to read. Name another file.")
+        return JournalError(f"{path} cannot be opened: it is not a file, or you may not read it. Name another file.")
     if "readonly" in words:
         return JournalError(f"{path} is read-only. Make it writable, or name another file.")
     if "disk is full" in words:

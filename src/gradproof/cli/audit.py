@@ -70,7 +70,7 @@ def size(text: str) -> int:
     except (ValueError, OverflowError):
         found = 0
     if found <= 0:
-        raise click.BadParameter(f"{text!r} is no size: write a number with K, M, G or T, such as 4G.")
+        raise click.BadParameter(f"{text!r} is not a size: write a number with K, M, G or T, such as 4G.")
     return found
 
 
@@ -82,7 +82,7 @@ def shard(text: str) -> tuple[int, int]:
     """
     number, _, count = text.partition("/")
     if not (number.isdecimal() and count.isdecimal()):
-        raise click.BadParameter(f"{text!r} is no shard: write its number and how many there are, such as 3/16.")
+        raise click.BadParameter(f"{text!r} is not a shard: write its number and how many there are, such as 3/16.")
     return int(number), int(count)
 
 
@@ -282,7 +282,7 @@ def _cases(source: str) -> Callable[[], Iterable[Case]]:
         return built_in(source)
     if ":" not in source:
         raise Misuse(
-            f"{source!r} is no source: choose torch-ops or torch-modules, or write pytest:TESTS or MODULE:GENERATOR."
+            f"{source!r} is not a source: choose torch-ops or torch-modules, or write pytest:TESTS or MODULE:GENERATOR."
         )
     folder = Path(source.rpartition(":")[0]).parent.absolute()
     if source.rpartition(":")[0].endswith(".py") and str(folder) not in sys.path:

@@ -58,7 +58,7 @@ def tensor_from(text: str, generator: torch.Generator) -> Any:
     try:
         tree = ast.parse(rest.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise InputError(f"The input {_shortened(text)} is no expression. {_help()}") from None
+        raise InputError(f"The input {_shortened(text)} is not an expression. {_help()}") from None
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Sparse .* tensor support is in beta")  # torch says it once

@@ -63,9 +63,9 @@ def _objects(text: str) -> list[Any]:
     try:
         data = json.loads(text.removeprefix("\ufeff"))  # a mark that some editors put first
     except (ValueError, RecursionError) as error:
-        raise InputError(f"This is no JSON: {error}. Pass what to_json() or --json wrote.") from None
+        raise InputError(f"This is not JSON: {error}. Pass what to_json() or --json wrote.") from None
     if not isinstance(data, dict) or "schema" not in data:
-        raise InputError("This JSON is no report: it has no 'schema'. Pass what to_json() or --json wrote.")
+        raise InputError("This JSON is not a report: it has no 'schema'. Pass what to_json() or --json wrote.")
     if type(data["schema"]) is not int or data["schema"] != SCHEMA:
         raise InputError(
             f"This report has schema {reprlib.repr(data['schema'])}, and this version of gradproof reads schema "

@@ -88,7 +88,7 @@ def _of_fields(kind: Any) -> Reader:
             missing = [name for name in required if name not in known]
             raise MisfitError(f"lacks {', '.join(map(repr, missing))}") from None
         if consistent is not None and not consistent(made):
-            raise MisfitError("is no grid of errors, one for each row and column")
+            raise MisfitError("has not one error for each row and column")
         return made
 
     return reader

@@ -207,7 +207,7 @@ def test_edge_indices_of_other_libraries_are_taken_as_they_are():
         (lambda p: select((p, torch.ones(12)), rows=[4]), "out of range"),
         (lambda p: select((p, torch.ones(12)), rows=[1, 1]), "occurs twice"),
         (lambda p: multiply((p, torch.ones(12)), torch.eye(3).to_sparse()), "The shapes differ"),
-        (lambda p: block_diagonal([torch.ones(2, 2, 2).to_sparse()]), "no single matrix"),
+        (lambda p: block_diagonal([torch.ones(2, 2, 2).to_sparse()]), "not a single matrix"),
         (lambda p: Pattern.from_edge_index(DOUBLED, nodes=3).as_csr(), "stored 2 times"),
         (lambda p: Pattern.from_edge_index(DOUBLED, nodes=3, parallel=True).as_csr(), "may store a position"),
         (lambda p: Pattern.from_edge_index([1, 2], nodes=3), "not a tensor"),

@@ -159,7 +159,7 @@ def test_a_weight_with_two_of_four_becomes_a_pattern():
     [
         (lambda layer: change_pattern_(layer, Pattern.random((6, 4), 0.5)), "does not fit"),
         (lambda layer: change_pattern_(layer, torch.ones(4, 6)), "The pattern is a Tensor"),
-        (lambda layer: change_pattern_(nn.Linear(2, 2), layer.pattern), "no SparseLinear"),
+        (lambda layer: change_pattern_(nn.Linear(2, 2), layer.pattern), "not a SparseLinear"),
         (lambda layer: change_pattern_(layer, layer.pattern, optimizers=[3]), "something else"),
         (lambda layer: drop_and_grow_(layer, 1.5), "from 0 to 1"),
         (lambda layer: drop_and_grow_(layer, 0.5, scores=torch.ones(6, 4)), "scores has shape"),

@@ -199,8 +199,8 @@ def test_the_values_of_a_leaf_are_its_memory():
     ("ask", "words"),
     [
         (lambda a: optimizer(torch.optim.SparseAdam, [a]), "torch.optim.Adam"),
-        (lambda a: optimizer("Adam", [a]), "no optimizer class"),
-        (lambda a: optimizer(torch.optim.Adam, [a.detach()]), "no leaf that requires grad"),
+        (lambda a: optimizer("Adam", [a]), "not an optimizer class"),
+        (lambda a: optimizer(torch.optim.Adam, [a.detach()]), "not a leaf that requires grad"),
         (lambda a: values_parameter(a.detach().to_dense()), "strided"),
     ],
 )

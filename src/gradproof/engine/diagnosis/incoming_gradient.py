@@ -54,7 +54,7 @@ def reduced(case: Case) -> Iterator[Diagnosis]:
         message=f"{case.subject_line} depends on the sum of the {case.given} alone, and is right where its entries "
         "are all the same.",
         fit=case.fit_claims(rights),
-        hint=f"Multiply entry by entry before summing: the {case.given} is no single number.",
+        hint=f"Multiply entry by entry before summing: the {case.given} is a tensor, not a single number.",
     )
 
 

@@ -223,7 +223,7 @@ def _widen_for_quanta(values: _Values, rough: list[Array], pairs: list[_Candidat
 def _quantised(values: _Values, pairs: list[_Candidate]) -> tuple[Array, Array] | None:
     """Return flags of the quantised outputs and the quantum of each, or None if no output is quantised.
 
-    The quantum is the smallest change on any sample. A region of slope zero that ends in a kink is no plateau: its
+    The quantum is the smallest change on any sample. A region of slope zero that ends in a kink is not a plateau: its
     values rise on one side alone, and are not constant again further on. Plateaus that are wider, with quanta that are
     larger, than those of any half precision do not count either: there the slope is zero.
     """

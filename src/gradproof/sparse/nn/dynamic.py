@@ -176,7 +176,7 @@ def full_gradient(layer: SparseLinear, backward: Callable[[], object]) -> Tensor
 
 def _require_layer(layer: object) -> SparseLinear:
     if not isinstance(layer, SparseLinear):
-        raise InputError(f"A {type(layer).__name__} is no SparseLinear. Pass one.")
+        raise InputError(f"A {type(layer).__name__} is not a SparseLinear. Pass one.")
     return layer
 
 

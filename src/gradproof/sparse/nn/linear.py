@@ -130,7 +130,7 @@ class SparseLinear(PatternModule):
         8
         """
         if not isinstance(linear, nn.Linear):
-            raise InputError(f"A {type(linear).__name__} is no nn.Linear, whose weights are one matrix. Pass one.")
+            raise InputError(f"A {type(linear).__name__} is not an nn.Linear, whose weights are one matrix. Pass one.")
         weight = linear.weight.detach()
         kept = getattr(linear, "weight_mask", None)  # the buffer of torch.nn.utils.prune
         if isinstance(weight, SparseSemiStructuredTensor):

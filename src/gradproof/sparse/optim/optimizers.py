@@ -40,7 +40,7 @@ def optimizer(kind: type[Optimizer], params: Iterable[Any], **options: Any) -> O
     tensor([0.8990, 0.8990, 0.8990])
     """
     if not (isinstance(kind, type) and issubclass(kind, Optimizer)):
-        raise InputError(f"{kind!r} is no optimizer class. Pass one such as torch.optim.AdamW, without calling it.")
+        raise InputError(f"{kind!r} is not an optimizer class. Pass one such as torch.optim.AdamW, without calling it.")
     if issubclass(kind, torch.optim.SparseAdam):
         raise InputError(
             "SparseAdam is for strided parameters with sparse gradients. A sparse parameter has one value for each of "
@@ -67,7 +67,7 @@ def values_parameter(leaf: Tensor) -> Parameter:
     require_sparse(leaf, "the parameter")
     if not (leaf.is_leaf and leaf.requires_grad):
         raise InputError(
-            f"A sparse tensor of shape {list(leaf.shape)} is no leaf that requires grad: it has no gradient to step "
+            f"A sparse tensor of shape {list(leaf.shape)} is not a leaf that requires grad: it has no gradient to step "
             "along. Pass tensor.detach().requires_grad_()."
         )
     known = accumulator(leaf)

@@ -131,7 +131,7 @@ def _require_matrices(patterns: Sequence[Pattern]) -> None:
     _require_some(patterns)
     for pattern in patterns:
         if len(require_pattern(pattern).shape) != 2:
-            raise InputError(f"{pattern!r} is no single matrix: pass matrices without batch dimensions.")
+            raise InputError(f"{pattern!r} is not a single matrix: pass matrices without batch dimensions.")
 
 
 def _require_some(patterns: Sequence[Pattern]) -> None:

@@ -42,7 +42,7 @@ def name_of(layout: torch.layout) -> str:
 
 
 def is_sparse(tensor: Tensor) -> bool:
-    """Return True for a tensor of a sparse layout that is no masked tensor."""
+    """Return True for a tensor of a sparse layout that is not a masked tensor."""
     return tensor.layout in SPARSE and not isinstance(tensor, MaskedTensor)
 
 
@@ -131,7 +131,7 @@ def require_tensor(tensor: object, what: str) -> Tensor:
 def require_layout(layout: torch.layout, blocksize: tuple[int, int] | None) -> None:
     """Raise unless the layout is sparse, and has a blocksize if and only if it is blocked."""
     if layout not in SPARSE:
-        raise InputError(f"{layout} is no sparse layout. Pass one of {', '.join(map(str, SPARSE))}.")
+        raise InputError(f"{layout} is not a sparse layout. Pass one of {', '.join(map(str, SPARSE))}.")
     if (layout in BLOCKED) != (blocksize is not None):
         needs = "needs a blocksize=, such as (2, 2)" if layout in BLOCKED else "has no blocks: leave blocksize= out"
         raise InputError(f"{name_of(layout)} {needs}.")

@@ -235,7 +235,9 @@ class Pattern(StoredIndices):
     def scipy(self, values: Tensor | None = None) -> Any:
         """Return a SciPy sparse array of the same layout, with these values or with ones."""
         if len(self.shape) != 2:
-            raise InputError(f"{self!r} is no single matrix. SciPy's sparse arrays are: convert one matrix at a time.")
+            raise InputError(
+                f"{self!r} is not a single matrix, as a SciPy sparse array is. Convert one matrix at a time."
+            )
         values = torch.ones(self.values_shape) if values is None else values
         self.require_values(values.to(self.device))
         return to_scipy(self.layout, self.indices, self.coordinates, values, self.shape)

@@ -22,7 +22,9 @@ FORMATS = {layout: name for name, layout in LAYOUTS.items() if name != "coo"}
 def of_scipy(matrix: Any) -> tuple[torch.layout, tuple[int, ...], tuple[Tensor, ...], tuple[int, ...] | None]:
     """Return layout, shape, indices and blocksize of a SciPy matrix; formats that torch does not have become CSR."""
     if not hasattr(matrix, "tocsr"):
-        raise InputError(f"A {type(matrix).__name__} is no SciPy sparse matrix. Pass scipy.sparse.csr_array(...), say.")
+        raise InputError(
+            f"A {type(matrix).__name__} is not a SciPy sparse matrix. Pass one, such as scipy.sparse.csr_array(...)."
+        )
     if matrix.format not in LAYOUTS:
         matrix = matrix.tocsr()
     layout = LAYOUTS[matrix.format]

@@ -68,7 +68,7 @@ def require_valid(
     """
     require_shape(shape)
     if layout not in SPARSE:
-        raise InputError(f"{layout} is no sparse layout. Pass one of {', '.join(map(str, SPARSE))}.")
+        raise InputError(f"{layout} is not a sparse layout. Pass one of {', '.join(map(str, SPARSE))}.")
     if any(index.is_meta for index in indices):
         return
     fault = index_fault(layout, shape, indices, blocksize or ())

@@ -235,7 +235,7 @@ class StepCheck:
     def _backward(self) -> float:
         value = self.loss.loss()
         if not isinstance(value, Tensor) or value.numel() != 1 or value.is_complex():
-            raise InputError("The loss is no real number: return a tensor with one real entry.")
+            raise InputError("The loss is not a real number: return a tensor with one real entry.")
         if not value.requires_grad:
             raise InputError(
                 "The loss depends on nothing that requires grad: return it as it is computed, not detached."
