@@ -4,8 +4,10 @@
 with twenty kills (SIGKILL) of the driver, of a worker, or of both at random times, with `--resume` after each. Every
 case must have one row, no row may change once it is written, no case that has a row may run again, and no outcome may
 differ from the undisturbed run. `python -m benchmarks.audit throughput` checks small cases alone: in one process, and
-with two workers. `python -m benchmarks.audit memory --cases 100000` measures the driver's memory. `--cases` and
-`--kills` say how much is done; the exit status is 1 if anything does not hold.
+with two workers. `python -m benchmarks.audit clusters` compares two local workers with Dask and Ray, where they are
+installed, in seconds and in processor seconds, which other work on the machine changes less.
+`python -m benchmarks.audit memory --cases 100000` measures the driver's memory. `--cases` and `--kills` say how much is
+done; the exit status is 1 if anything does not hold.
 """
 
 from __future__ import annotations
@@ -203,6 +205,43 @@ def throughput(count: int) -> bool:
     return ratio <= 1.3
 
 
+def clusters(count: int) -> bool:
+    """Compare two workers of this machine with two of a Dask and of a Ray cluster."""
+    os.environ[COUNT] = str(count)
+    from gradproof.audit import Journal, sweep
+    from gradproof.audit.executors.dask import DaskCluster
+    from gradproof.audit.executors.processes import LocalProcesses
+    from gradproof.audit.executors.ray import RayCluster
+    from gradproof.errors import InputError
+
+    engines = {"local": LocalProcesses, "dask": partial(DaskCluster, ""), "ray": partial(RayCluster, "")}
+    spent: dict[str, tuple[float, float]] = {}
+    for name, engine in engines.items():
+        try:
+            executor: Any = engine(workers=2, lifetime=count)
+        except InputError as error:
+            print(f"{name}: {error}")
+            continue
+        with tempfile.TemporaryDirectory() as folder, Journal.to_write(Path(folder) / "a.db", source="a") as journal:
+            sweep(warming(), journal, executor)
+            began, worked = time.perf_counter(), processor_seconds()
+            sweep(cases(), journal, executor)
+            spent[name] = time.perf_counter() - began, processor_seconds() - worked
+        executor.close()
+        both = zip(("s", "processor s"), spent[name], spent["local"], strict=True)
+        print(f"{name}: " + ", ".join(f"{mine:.1f} {unit} ({mine / local:.2f} of local)" for unit, mine, local in both))
+    return all(spent[name][1] <= 1.5 * spent["local"][1] for name in spent)
+
+
+def processor_seconds() -> float:
+    """Return what this process and those below it have used."""
+    ticks = 0
+    for process in (os.getpid(), *descendants(os.getpid())):
+        with contextlib.suppress(OSError):
+            ticks += sum(map(int, Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:13]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def warming() -> Iterator[Any]:
     """Return cases that keep two workers busy until both have started."""
     from gradproof.audit import Case
@@ -259,7 +298,7 @@ def memory(count: int) -> bool:
     return held[1] - held[0] < 16
 
 
-TABLES = {"throughput": throughput, "memory": memory}
+TABLES = {"throughput": throughput, "clusters": clusters, "memory": memory}
 
 
 def main() -> int:

@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from gradproof.audit import Outcome
+from gradproof.audit import Outcome, Result
 from gradproof.audit.executors.dask import DaskCluster
 from gradproof.audit.executors.ray import RayCluster
-from gradproof.audit.executors.remote import UnreachableError
+from gradproof.audit.executors.remote import Cluster, UnreachableError
 from gradproof.audit.worker import Limits
 from gradproof.errors import InputError
 from support import audit_cases
@@ -38,7 +38,66 @@ def test_a_cluster_runs_cases_that_may_die(cluster):
 
     assert found.pop("crash") is Outcome.CRASH
     assert set(found.values()) == {Outcome.PASS}
-    assert cluster.capacity == 16
+    assert cluster.capacity == 32
+
+
+class TwoThreads(Cluster):
+    """A cluster in name, whose workers are lost whenever they meet one of some cases, and which begins `at_most`."""
+
+    def __init__(self, *fatal, at_most=100):
+        super().__init__(None, 1)
+        self.fatal, self.at_most, self.batches = fatal, at_most, []
+
+    def _threads(self):
+        return 2
+
+    def _start(self, batch):
+        self.batches.append([name for name, _ in batch])
+        return len(self.batches) - 1
+
+    def _ended(self):
+        return list(self._handed)
+
+    def _outcome(self, handle):
+        names = self.batches[handle]
+        if set(names) & set(self.fatal):
+            return None
+        return [Result(name=name, outcome=Outcome.PASS) for name in names[: self.at_most]]
+
+    def close(self):
+        self._handed.clear()
+
+
+def outcomes(cluster, count):
+    for number in range(count):
+        cluster.submit(str(number), b"")
+    found = []
+    while len(found) < count:
+        found += cluster.finished()
+    assert cluster.finished() == []
+    assert len({result.name for result in found}) == count
+    return {result.name: result.outcome for result in found}
+
+
+def test_many_cases_go_to_a_cluster_in_batches_and_few_to_every_thread():
+    many, few = TwoThreads(), TwoThreads()
+    outcomes(many, many.capacity)
+    outcomes(few, 4)
+
+    assert max(map(len, many.batches)) == 8
+    assert len(many.batches) <= many.capacity / 4
+    assert max(map(len, few.batches)) == 1
+
+
+def test_a_case_that_a_batch_had_no_time_for_is_handed_over_again():
+    assert set(outcomes(TwoThreads(at_most=1), 20).values()) == {Outcome.PASS}
+
+
+def test_a_case_that_takes_workers_with_it_is_found_among_its_batch():
+    found = outcomes(TwoThreads("7", "11"), 20)
+
+    assert {name for name, outcome in found.items() if outcome is Outcome.CRASH} == {"7", "11"}
+    assert set(found.values()) == {Outcome.CRASH, Outcome.PASS}
 
 
 @pytest.mark.parametrize(("package", "kind"), CLUSTERS.items())

@@ -6,22 +6,21 @@ import os
 import sys
 from typing import Any
 
-from gradproof.audit.case import Outcome, Result
-from gradproof.audit.executors.remote import UnreachableError, run_remotely
+from gradproof.audit.case import Result
+from gradproof.audit.executors.remote import Cluster, Task, UnreachableError, run_remotely
 from gradproof.audit.worker import Limits
 from gradproof.errors import InputError
 
 TICK = 0.5  # seconds after which `finished` returns, even if no case has ended
-DEPTH = 8  # cases handed over for each processor: the time to hand over one hides behind the others
 ATTEMPTS = 3  # of a case whose worker is lost
 
 
-class RayCluster:
+class RayCluster(Cluster):
     """Hands cases to the cluster at `address`, or to a local one if that is empty."""
 
     def __init__(self, address: str, *, workers: int = 1, limits: Limits | None = None, lifetime: int = 200) -> None:
         self._ray = _ray()
-        self._limits, self._lifetime = limits or Limits(), lifetime
+        super().__init__(limits, lifetime)
         try:
             local: dict[str, Any] = {"num_cpus": workers, "include_dashboard": False} if not address else {}
             if not address:
@@ -33,41 +32,31 @@ class RayCluster:
                 "address end with its port?"
             ) from None
         self._run = self._ray.remote(max_retries=ATTEMPTS - 1)(run_remotely)
-        self._names: dict[Any, str] = {}
-
-    @property
-    def capacity(self) -> int:
-        """Several cases for every processor of the cluster as it is now."""
-        return DEPTH * max(1, int(self._ray.cluster_resources().get("CPU", 1)))
-
-    def submit(self, name: str, pickled: bytes) -> None:
-        """Send a case; Ray runs it again elsewhere if its worker is lost."""
-        self._names[self._run.remote(name, pickled, self._limits, self._lifetime)] = name
-
-    def running(self) -> list[str]:
-        """Return the names of the cases that the cluster holds, the longest first."""
-        return list(self._names.values())
-
-    def finished(self) -> list[Result]:
-        """Wait until a case ends, for half a second at the most, and return the results."""
-        done, _ = self._ray.wait(list(self._names), timeout=TICK)
-        if done:  # those that have ended as well meanwhile
-            done, _ = self._ray.wait(list(self._names), num_returns=len(self._names), timeout=0)
-        return [self._result(reference, self._names.pop(reference)) for reference in done]
 
     def close(self) -> None:
         """Cancel what runs, and leave the cluster; a local one is ended."""
-        for reference in self._names:
+        for reference in self._handed:
             self._ray.cancel(reference, force=True)
         self._ray.shutdown()
 
-    def _result(self, reference: Any, name: str) -> Result:
+    def _threads(self) -> int:
+        return max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+
+    def _start(self, batch: list[Task]) -> Any:
+        return self._run.remote(batch, self._limits, self._lifetime)
+
+    def _ended(self) -> list[Any]:
+        done, _ = self._ray.wait(list(self._handed), timeout=TICK)
+        if done:  # those that have ended as well meanwhile
+            done, _ = self._ray.wait(list(self._handed), num_returns=len(self._handed), timeout=0)
+        return list(done)
+
+    def _outcome(self, handle: Any) -> list[Result] | None:
         try:
-            result: Result = self._ray.get(reference)
+            results: list[Result] = self._ray.get(handle)
         except (self._ray.exceptions.WorkerCrashedError, self._ray.exceptions.NodeDiedError):
-            message = "The workers of the cluster that ran the case were lost, one after the other."
-            return Result(name=name, outcome=Outcome.CRASH, reason="lost workers", message=message)
-        return result
+            return None
+        return results
 
 
 def _ray() -> Any:
