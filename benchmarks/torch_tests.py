@@ -14,6 +14,7 @@ import importlib.util
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -37,17 +38,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("paths", nargs="*", type=Path, default=[HERE])
     parser.add_argument("--tests", type=int, help="a random sample of so many tests of each file")
+    parser.add_argument("--match", default="", help="only tests with this in their name")
     parser.add_argument("--child", choices=("stock", "routed"), help=argparse.SUPPRESS)
-    parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
-        _child(arguments.paths[0], arguments.child, arguments.tests, arguments.out)
+        _child(arguments.paths[0], arguments.child, arguments.folder)
         return
     print(f"{'':<49}   fails: {'':<9}   seconds inside:")
     columns = f"{'stock':>6}{'routed':>8}      {'stock':>7}{'routed':>8}{'ratio':>7}"
     print(f"{'file':<34}{'tests':>7}{'calls':>8}         {columns}")
     for path in _files(arguments.paths):
-        _compare(path, arguments.tests)
+        _compare(path, arguments.tests, arguments.match)
 
 
 def _files(paths: list[Path]) -> Iterator[Path]:
@@ -58,12 +60,13 @@ def _files(paths: list[Path]) -> Iterator[Path]:
                 yield file
 
 
-def _compare(path: Path, tests: int | None) -> None:
-    stock, routed = (_run(path, which, tests) for which in ("stock", "routed"))
-    names = [name for name, seen in stock.items() if seen["calls"] and name in routed]
+def _compare(path: Path, tests: int | None, match: str) -> None:
+    stock = _run(path, "stock", {"tests": tests, "match": match})
+    names = [name for name, seen in stock.items() if seen["calls"]]
     if not names:
         print(f"{path.name:<34} no test ran a check")
         return
+    routed = _run(path, "routed", {"only": names})
     calls = sum(stock[name]["calls"] for name in names)
     failed = [[name for name in names if not run[name]["passed"]] for run in (stock, routed)]
     seconds = [sum(run[name]["inside"] for name in names) for run in (stock, routed)]
@@ -75,22 +78,35 @@ def _compare(path: Path, tests: int | None) -> None:
         for name in failed[which == "routed"]:
             if name not in other:
                 print(f"    {which} alone: {name}: {run[name]['message']}")
+    sys.stdout.flush()
 
 
-def _run(path: Path, which: str, tests: int | None) -> dict[str, Any]:
-    """Run a file in a process of its own, and return what was seen of each test; what ended a process is lost."""
+def _run(path: Path, which: str, wanted: dict[str, Any]) -> dict[str, Any]:
+    """Run a file in a process of its own, and return what was seen of each test; behind one that ends it, go on."""
+    command = [sys.executable, "-m", "benchmarks.torch_tests", str(path), "--child", which, "--folder"]
+    environment = os.environ | {"PYTORCH_TESTING_DEVICE_ONLY_FOR": "cpu"}
+    seen: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "seen.jsonl"
-        command = [sys.executable, "-m", "benchmarks.torch_tests", str(path), "--child", which, "--out", str(out)]
-        command += ["--tests", str(tests)] if tests else []
-        subprocess.run(command, capture_output=True, env=os.environ | {"PYTORCH_TESTING_DEVICE_ONLY_FOR": "cpu"})
-        lines = out.read_text().splitlines() if out.exists() else []
-    return dict(map(json.loads, lines))
+        begun, lines = Path(folder) / "begun", Path(folder) / "seen.jsonl"
+        lines.touch()
+        while True:
+            begun.write_text("")
+            (Path(folder) / "wanted.json").write_text(json.dumps(wanted | {"seen": list(seen)}))
+            told = subprocess.run([*command, folder], capture_output=True, text=True, env=environment)
+            seen |= dict(map(json.loads, lines.read_text().splitlines()))
+            if told.returncode == 0:
+                return seen
+            if not begun.read_text():  # the file itself does not run
+                print(f"{path.name}: {told.stderr.strip().splitlines()[-1:]}")
+                return seen
+            message = f"ended the process with {told.returncode}"
+            seen[begun.read_text()] = {"calls": 0, "inside": 0.0, "passed": False, "message": message}
 
 
-def _child(path: Path, which: str, tests: int | None, out: Path) -> None:
-    """Run the tests of one file, and write a line for each as it ends."""
+def _child(path: Path, which: str, folder: Path) -> None:
+    """Run the tests of one file that are wanted, and write a line for each as it ends."""
     warnings.simplefilter("ignore")
+    wanted = json.loads((folder / "wanted.json").read_text())
     meter = _Meter()
     with ExitStack() as stack:
         meter.replace(stack, routed=which == "routed")
@@ -100,12 +116,21 @@ def _child(path: Path, which: str, tests: int | None, out: Path) -> None:
         module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
         sys.modules[path.stem] = module
         spec.loader.exec_module(module)  # type: ignore[union-attr]
-        found = list(_flat(unittest.defaultTestLoader.loadTestsFromModule(module)))
-        if tests and tests < len(found):
-            found = random.Random(0).sample(found, tests)
-        with out.open("w") as lines:
-            for test in found:
+        with (folder / "seen.jsonl").open("a") as lines:
+            for test in _wanted(list(_flat(unittest.defaultTestLoader.loadTestsFromModule(module))), wanted):
+                (folder / "begun").write_text(test.id())
                 print(json.dumps([test.id(), _seen(test, meter)]), file=lines, flush=True)
+
+
+def _wanted(found: list[unittest.TestCase], wanted: dict[str, Any]) -> list[unittest.TestCase]:
+    """Choose tests by name or at random, and leave out those that were seen."""
+    if "only" in wanted:
+        chosen = [test for test in found if test.id() in set(wanted["only"])]
+    else:
+        chosen = [test for test in found if wanted["match"] in test.id()]
+        if wanted["tests"] and wanted["tests"] < len(chosen):
+            chosen = random.Random(0).sample(chosen, wanted["tests"])
+    return [test for test in chosen if test.id() not in set(wanted["seen"])]
 
 
 class _Meter:
@@ -157,13 +182,20 @@ def _seen(test: unittest.TestCase, meter: _Meter) -> dict[str, Any]:
     finally:
         signal.alarm(0)
     told = [text for _, text in (*result.failures, *result.errors)]
-    message = " ".join(told[0].strip().splitlines()[-8:])[-300:] if told else ""
+    message = _raised(told[0]) if told else ""
     return {
         "calls": meter.calls - calls,
         "inside": meter.inside - inside,
         "passed": result.wasSuccessful(),
         "message": message,
     }
+
+
+def _raised(traceback: str) -> str:
+    """Return the first words of the error at the end of a traceback."""
+    parts = re.split(r"^(?=[\w.]+: )", traceback.strip(), flags=re.MULTILINE)
+    errors = [part for part in parts if re.match(r"[\w.]*(Error|Exception|Failure)", part)]
+    return " ".join((errors or parts)[-1].split())[:300]
 
 
 def _flat(suite: Any) -> Iterator[unittest.TestCase]:

@@ -7,7 +7,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 PROCESS = object()  # stands for what all threads share: global generators, the level of dual numbers, warning filters
@@ -49,6 +49,11 @@ class Exclusion:
         for user in within.values():
             if user._number > self._number:
                 user._leave()
+
+    @staticmethod
+    def held_still() -> AbstractContextManager[Any]:
+        """Return a context in which no thread enters or leaves an exclusion. It must be short, and enter none."""
+        return _registry
 
     @staticmethod
     def of_another_thread(shared: object) -> bool:

@@ -12,6 +12,7 @@ from torch._C import _autograd, _functions, _functorch
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch._vmap_internals import _vmap
 from torch.autograd import forward_ad
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as dispatch_modes
 
 from gradproof.frameworks.torch.exclusion import DUAL_LEVEL, Exclusion
 
@@ -42,6 +43,12 @@ def is_fake(tensor: Tensor) -> bool:
     return module is not None and isinstance(tensor, module.FakeTensor)
 
 
+def fake_mode_is_on() -> bool:
+    """Return True inside a `FakeTensorMode`, where operations compute shapes and no numbers."""
+    module = sys.modules.get("torch._subclasses.fake_tensor")
+    return module is not None and any(isinstance(mode, module.FakeTensorMode) for mode in dispatch_modes())
+
+
 def has_gradient_hooks(tensor: Tensor) -> bool:
     """Return True if hooks change a tensor's gradient on its way to `.grad`, or there.
 
@@ -56,7 +63,10 @@ def has_gradient_hooks(tensor: Tensor) -> bool:
 
 def dual_level_is_open() -> bool:
     """Return True inside a `forward_ad.dual_level`, unless another thread's check has opened it."""
-    return forward_ad._current_level >= 0 and not Exclusion.of_another_thread(DUAL_LEVEL)
+    if forward_ad._current_level < 0:
+        return False
+    with Exclusion.held_still():  # else another thread's level may be seen, and its user be gone at the second look
+        return forward_ad._current_level >= 0 and not Exclusion.of_another_thread(DUAL_LEVEL)
 
 
 def is_zero_tensor(tensor: Tensor) -> bool:

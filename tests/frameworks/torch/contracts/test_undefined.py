@@ -47,6 +47,28 @@ def test_a_backward_that_drops_the_others_when_one_is_undefined_breaks_it(asked)
     assert "zeros" in finding.message
 
 
+@pytest.mark.parametrize("value", [0.0, -1.0])
+def test_a_right_slope_that_is_not_finite_keeps_it(asked, value):
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sqrt()
+
+    def backward(ctx, incoming):
+        (x,) = ctx.saved_tensors
+        return incoming / (2 * x.sqrt())
+
+    x = torch.tensor([value, 1.0, 2.0], dtype=torch.float64, requires_grad=True)
+
+    assert asked("undefined", with_context(forward, backward), x) == []
+
+
+def test_a_backward_that_makes_nan_of_nothing_alone_breaks_it(asked):
+    def backward(ctx, a, b):
+        return torch.full((3,), torch.nan, dtype=torch.float64) if a is None else 2 * a + (0 if b is None else 3 * b)
+
+    assert asked("undefined", with_context(pair, backward), point(3))
+
+
 def test_a_backward_that_makes_something_of_nothing_breaks_it(asked):
     def backward(ctx, a, b):
         return torch.ones(3, dtype=torch.float64) if a is None else 2 * a + (0 if b is None else 3 * b)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import warnings
 from dataclasses import replace
 
@@ -12,6 +13,7 @@ from torch import nn
 
 from gradproof import check
 from gradproof.frameworks.torch.exclusion import Exclusion
+from gradproof.frameworks.torch.internals import is_transformed
 from support.points import point
 
 
@@ -75,6 +77,25 @@ def test_functions_that_draw_get_the_report_that_each_gets_alone():
     alone = [evidence(task()) for task in tasks]
 
     assert [evidence(report) for report in at_once(*tasks, *tasks)] == [*alone, *alone]
+
+
+def test_a_level_of_dual_numbers_that_another_check_has_opened_is_not_taken_for_the_caller_s():
+    inside, waited = threading.Event(), []
+
+    def slow(x):
+        if is_transformed(x) and not inside.is_set():  # under `torch.func.jvp`
+            inside.set()
+            time.sleep(0.3)
+        return x.sin()
+
+    def after():
+        waited.append(inside.wait(30))
+        return check(torch.exp, point(3), modes="forward")
+
+    tasks = [lambda: check(slow, point(3), modes="forward", contracts=("batched-forward",)), after]
+
+    assert all(evidence(report).passed for report in at_once(*tasks))
+    assert waited == [True]
 
 
 def test_the_filters_of_warnings_stay_as_they_are():

@@ -21,6 +21,13 @@ def test_a_fake_tensor_is_refused_in_words():
         check(torch.sin, fake)
 
 
+def test_a_check_inside_a_fake_mode_is_refused_in_words():
+    x = point(3)
+
+    with FakeTensorMode(), pytest.raises(InputError, match="FakeTensorMode"):
+        check(torch.sin, x)
+
+
 def test_a_container_that_contains_itself_is_refused_in_words():
     circle = [point(3)]
     circle.append(circle)

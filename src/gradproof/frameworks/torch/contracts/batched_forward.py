@@ -9,7 +9,7 @@ from gradproof._options import ContractName
 from gradproof.engine.subject import Step
 from gradproof.frameworks.torch.contracts.comparison import tangent_gap
 from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
-from gradproof.frameworks.torch.exclusion import without_warnings
+from gradproof.frameworks.torch.exclusion import DUAL_LEVEL, PROCESS, Exclusion, without_warnings
 from gradproof.frameworks.torch.internals import batched_without_transforms
 from gradproof.frameworks.torch.storage import replica
 from gradproof.frameworks.torch.subject.arguments import Call
@@ -75,9 +75,10 @@ def _at_once(subject: TorchSubject, directions: list[Tensor]) -> list[Tensor]:
 
     subject.tally.pushforwards += len(directions)
     with (
-        without_warnings(),
+        Exclusion([PROCESS, DUAL_LEVEL]),  # `jvp` opens the level of dual numbers
+        without_warnings(),  # a rule that torch batches by a loop is slow, not wrong
         subject.caller.timed(calling=True),
-    ):  # a rule that torch batches by a loop is slow, not wrong
+    ):
         batch = torch.func.vmap(push, randomness="same")(*(torch.stack(piece) for piece in zip(*pieces, strict=True)))
     rows = [[part[row] for part in batch] for row in range(len(directions))]
     if not all(subject.outputs.fits(row) for row in rows):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+import torch
 from torch import Tensor
 
 from gradproof._options import ContractName
@@ -62,7 +63,7 @@ def _as_zeros(subject: TorchSubject, context: Context, absent: Collection[int]) 
     """Compare the gradient for undefined incoming gradients with that for zeros in their place."""
     found = _pulled(subject, context, absent)
     if len(absent) == len(subject.results):
-        nothing = found.new_zeros(()).expand_as(found)
+        nothing = _gradient_for_zeros(subject, found)
         worst = gap(nothing, found, precision=subject.numbers.precision, more=context.nondet_tol)
     else:
         zeroed = context.cotangent(subject).clone()
@@ -78,6 +79,15 @@ def _as_zeros(subject: TorchSubject, context: Context, absent: Collection[int]) 
         f"give ({worst} at {place})."
     )
     return broken(ContractName.UNDEFINED, message, argument=place.path, hint=ADVICE)
+
+
+def _gradient_for_zeros(subject: TorchSubject, found: Tensor) -> Tensor:
+    """Return zeros; NaN where the local derivative is not finite, so that zeros give NaN as well."""
+    nothing = found.new_zeros(()).expand_as(found)
+    if found.isfinite().all():
+        return nothing
+    given = subject.pullback(subject.cotangent(0).zero_())
+    return torch.where(given.isfinite(), nothing, torch.nan)
 
 
 def _pulled(subject: TorchSubject, context: Context, absent: Collection[int]) -> Tensor:

@@ -13,8 +13,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from gradproof.errors import InputError
 from gradproof.frameworks.torch.exclusion import PROCESS, Exclusion
-from gradproof.frameworks.torch.internals import close_levels, members_of, open_levels, set_version, version_of
+from gradproof.frameworks.torch.internals import (
+    close_levels,
+    fake_mode_is_on,
+    members_of,
+    open_levels,
+    set_version,
+    version_of,
+)
 from gradproof.frameworks.torch.introspection.reach import Reach, reach_of
 from gradproof.frameworks.torch.storage import same_numbers
 from gradproof.frameworks.torch.subject.random_state import HeldGenerators
@@ -28,6 +36,8 @@ def with_state_restored(function: Any, inputs: Iterable[Tensor], body: Callable[
 
     Meanwhile other threads wait that would use the same modules, parameters or generators in a check of theirs.
     """
+    if fake_mode_is_on():
+        raise InputError("A FakeTensorMode is on, in which nothing has numbers. Leave it before the check.")
     if torch.compiler.is_compiling():  # no part of a check is compiled; `disable` imports what most checks do not need
         found: T = torch.compiler.disable(_with_state_restored)(function, inputs, body)  # type: ignore[no-untyped-call]  # torch's own
         return found
