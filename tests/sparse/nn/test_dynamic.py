@@ -154,6 +154,29 @@ def test_a_weight_with_two_of_four_becomes_a_pattern():
     assert layer.pattern.mask().equal(mask)
 
 
+def stepped_by_lbfgs(layer):
+    lbfgs = torch.optim.LBFGS(layer.parameters(), lr=0.0)
+    loss = layer(torch.ones(2, 6)).square().sum()
+    loss.backward()
+    lbfgs.step(lambda: loss)
+    return lbfgs
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of SparseSemiStructuredTensor")
+def test_a_packed_weight_with_two_of_four_becomes_a_pattern(monkeypatch):
+    packed = torch.sparse.SparseSemiStructuredTensorCUTLASS
+    monkeypatch.setattr(packed, "_validate_device_dim_dtype_shape", lambda *_: None)  # it asks for a GPU
+    mask = torch.tensor([True, False, False, True]).repeat(128, 32)
+    weight = (torch.randn(128, 128) * mask).half()
+    linear = nn.Linear(128, 128, bias=False, dtype=torch.half)
+    linear.weight = nn.Parameter(packed.from_dense(weight), requires_grad=False)
+
+    layer = SparseLinear.from_linear(linear)
+
+    assert layer.pattern.mask().equal(mask)
+    assert layer.to_linear().weight.equal(weight)
+
+
 @pytest.mark.parametrize(
     ("ask", "words"),
     [
@@ -161,6 +184,7 @@ def test_a_weight_with_two_of_four_becomes_a_pattern():
         (lambda layer: change_pattern_(layer, torch.ones(4, 6)), "The pattern is a Tensor"),
         (lambda layer: change_pattern_(nn.Linear(2, 2), layer.pattern), "not a SparseLinear"),
         (lambda layer: change_pattern_(layer, layer.pattern, optimizers=[3]), "something else"),
+        (lambda layer: change_pattern_(layer, layer.pattern, optimizers=stepped_by_lbfgs(layer)), "LBFGS has learnt"),
         (lambda layer: drop_and_grow_(layer, 1.5), "from 0 to 1"),
         (lambda layer: drop_and_grow_(layer, 0.5, scores=torch.ones(6, 4)), "scores has shape"),
         (lambda layer: prune_(layer, 0.9), "pruning removes"),

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 from torch.nn import Parameter
-from torch.optim import Optimizer
+from torch.optim import LBFGS, Optimizer
 
 from gradproof.errors import InputError
 from gradproof.sparse.nn.linear import SparseLinear
@@ -30,7 +30,8 @@ DENSE = 0.5  # the share of the free positions from which new ones are drawn fro
 def change_pattern_(layer: SparseLinear, pattern: Pattern, *, optimizers: Optimizer | Iterable[Optimizer] = ()) -> None:
     """Give a layer another pattern, in place; what optimizers have learnt for the weights that stay is kept.
 
-    A backward through values from before raises, as it does after a step.
+    A backward through values from before raises, as it does after a step. LBFGS learns for all parameters together, so
+    that its state cannot be carried over.
 
     >>> import torch
     >>> layer = SparseLinear(3, 3, pattern=Pattern.from_mask(torch.eye(3) > 0))
@@ -51,6 +52,8 @@ def change_pattern_(layer: SparseLinear, pattern: Pattern, *, optimizers: Optimi
     )
     if not all(isinstance(one, Optimizer) for one in learning):
         raise InputError("optimizers= holds something else. Pass the optimizers that train the layer.")
+    if any(isinstance(one, LBFGS) and one.state for one in learning):
+        raise InputError("What LBFGS has learnt cannot be carried over to another pattern. Build a new one after it.")
     csr, _ = pattern.to(old.device).as_csr()
     slot, found = look_up(_keys(csr), _keys(old))
     before = parameter.shape
