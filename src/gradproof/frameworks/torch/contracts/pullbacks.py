@@ -25,7 +25,10 @@ def gradients(
     results: Sequence[Tensor] | None = None,
     leaves: Sequence[Tensor] | None = None,
 ) -> list[Tensor | None]:
-    """Return the gradients as autograd computes them: None for an input without influence."""
+    """Return the gradients as autograd computes them: None for an input without influence.
+
+    A graph with leaves of its own serves this once; compiled functions may refuse to retain it.
+    """
     if results is None and leaves is None:
         return subject.graphs.gradients(incoming)
     subject.tally.pullbacks += 1
@@ -35,7 +38,7 @@ def gradients(
                 subject.results if results is None else results,
                 subject.leaves if leaves is None else leaves,
                 incoming,
-                retain_graph=not subject.graphs.single_use,
+                retain_graph=not subject.graphs.single_use and (leaves is None or leaves is subject.leaves),
                 allow_unused=True,
             )
     except Exception as error:

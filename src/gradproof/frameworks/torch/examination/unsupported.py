@@ -10,14 +10,18 @@ from gradproof.frameworks.torch.introspection.autograd_graph import custom_funct
 from gradproof.frameworks.torch.storage import is_strided
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
-REENTRANT = "When use_reentrant=True"  # the first words of a checkpoint that gives no gradient of chosen inputs
+HINT = "Differentiate with respect to the stored values, or convert to a layout that torch can differentiate."
+WORDS = {  # of errors by which torch refuses a derivative, and what to do
+    "When use_reentrant=True": "Check the function with use_reentrant=False.",
+    "torch.compile with aot_autograd does not currently support double backward": "Check the function uncompiled.",
+}
 
 
 def is_unsupported(subject: TorchSubject, mode: str, found: Judgement) -> bool:
     """Return True if a derivative of torch's own raised: torch does not support it, as for many sparse tensors."""
     if not has_raised(found):
         return False
-    if REENTRANT in found.findings[0].message:
+    if any(words in found.findings[0].message for words in WORDS):
         return True
     if all_strided(subject) and all(is_strided(slot.tensor) for slot in subject.slots):
         return False
@@ -30,9 +34,7 @@ def is_unsupported(subject: TorchSubject, mode: str, found: Judgement) -> bool:
 def unsupported(found: Judgement, label: str) -> Judgement:
     """Return the judgement of a derivative that torch does not support."""
     message = found.findings[0].message
-    hint = "Differentiate with respect to the stored values, or convert to a layout that torch can differentiate."
-    if REENTRANT in message:
-        hint = "Check the function with use_reentrant=False."
+    hint = next((hint for words, hint in WORDS.items() if words in message), HINT)
     message = f"Torch has no derivative ({label}) of this. {message}"
     return Judgement(obstacle=Obstacle(Reason.UNSUPPORTED, message, hint), notes=found.notes)
 
