@@ -69,8 +69,9 @@ def examine(
             examination = Examination(subject, options, seed, incoming=incoming, progress=bar, budget=budget)
             return subject, examination, examination.judgement()
 
-    with reporting_exhausted_memory(), differentiating():
-        subject, examination, judgement = with_state_restored(func, tensors_in(inputs), judged)
+    tensors = tensors_in(inputs)
+    with reporting_exhausted_memory(tensors), differentiating():
+        subject, examination, judgement = with_state_restored(func, tensors, judged)
     file, line = source_of(func)
     checked = Checked(
         name=subject.name,

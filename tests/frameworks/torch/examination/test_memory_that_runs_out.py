@@ -67,6 +67,12 @@ def test_an_allocation_that_torch_refuses_is_recognised():
         check(lambda x: x * torch.empty(1 << 55).sum(), point(3), seed=1)
 
 
+def test_for_large_inputs_the_message_says_how_many_entries_fit():
+    x = torch.zeros(1).expand(1 << 24).requires_grad_()
+    with pytest.raises(OutOfMemoryError, match=r"for each of the 16,777,216 input entries, 2 GB, .* cpu has \d+ GB"):
+        check(running_out(MemoryError()), x, seed=1)
+
+
 def test_a_module_and_its_buffers_are_as_before():
     class Layer(torch.nn.Module):
         def __init__(self):

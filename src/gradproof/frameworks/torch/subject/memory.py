@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
+from torch import Tensor
 
 from gradproof.errors import MemoryExhaustedError, OutOfMemoryError
+from gradproof.frameworks.torch.storage import components
 
+HELD = 100  # bytes that a check holds for every input entry, beside the function: 12 numbers in double precision
+LARGE = 1 << 24  # entries from which on what is held is worth a sentence
 WORDS = ("DefaultCPUAllocator", "out of memory", "allocate memory", "bad_alloc", "ALLOC_FAILED")  # of RuntimeErrors
 
 
@@ -30,8 +35,11 @@ def stop_if_memory_ran_out(error: BaseException | None) -> None:
 
 
 @contextmanager
-def reporting_exhausted_memory() -> Iterator[None]:
-    """Turn memory that ran out, in the user's code or in the check, into `OutOfMemoryError`."""
+def reporting_exhausted_memory(inputs: Sequence[Tensor] = ()) -> Iterator[None]:
+    """Turn memory that ran out, in the user's code or in the check, into `OutOfMemoryError`.
+
+    Where a check holds much for the inputs that it is given, the message says how many entries would fit.
+    """
     try:
         yield
     except OutOfMemoryError:
@@ -43,5 +51,32 @@ def reporting_exhausted_memory() -> Iterator[None]:
         words = (str(cause) or type(cause).__name__).strip().splitlines()[0]
         raise OutOfMemoryError(
             f"Memory ran out during the check, which concludes nothing: {words} Check smaller inputs, or with "
-            "coverage='probe', explain=False and contracts=()."
+            f"coverage='probe', explain=False and contracts=().{_what_fits(inputs)}"
         ) from cause
+
+
+def _what_fits(inputs: Sequence[Tensor]) -> str:
+    """Say how much a check holds for large inputs, and how many entries the device has memory for."""
+    values = [components(tensor)[-1] for tensor in inputs]  # of a sparse tensor those that are stored
+    entries = sum(each.numel() for each in values)
+    if entries < LARGE:
+        return ""
+    device = max(values, key=Tensor.numel).device
+    whole = _memory_of(device)
+    if whole is None:
+        return ""
+    fitting = min(whole // HELD, entries // 2)
+    return (
+        f" It holds about {HELD} bytes for each of the {entries:,} input entries, {HELD * entries / 1e9:.0f} GB, "
+        f"beside what the function holds; {device} has {whole / 1e9:.0f} GB, enough for some "
+        f"{float(f'{fitting:.1g}'):,.0f} entries."
+    )
+
+
+def _memory_of(device: torch.device) -> int | None:
+    """Return the bytes of a device's memory, if they are known."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    if device.type == "cpu" and hasattr(os, "sysconf"):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return None
