@@ -117,21 +117,27 @@ def _obstacle(compared: Compared, entries: int) -> Obstacle | None:
 
 
 def _no_more_precise(compared: Compared) -> Obstacle:
-    return Obstacle(
+    return _fault_of_reference(
+        compared,
         Reason.QUANTISED,
-        f"{compared.name} differs by more than the rounding of the kernel, and the reference gives the same in a "
-        f"higher precision: it computes in a fixed one, and may err itself. {_errors(compared, short=True)}",
-        "Let the reference compute in the dtype of its inputs.",
+        "differs by more than the rounding of the kernel, and the reference gives the same in a higher precision: it "
+        "computes in a fixed one, and may err itself.",
+        remedy="Let the reference compute in the dtype of its inputs.",
     )
 
 
 def _unsteady(compared: Compared) -> Obstacle:
-    return Obstacle(
+    return _fault_of_reference(
+        compared,
         Reason.NONDETERMINISTIC,
-        f"{compared.name} is not the same in the kernel's precision and in a higher one by the reference, and rounding "
-        f"does not explain it. {_errors(compared, short=True)}",
-        "Pass random numbers, such as a mask, as inputs: drawn inside they differ from precision to precision.",
+        "is not the same in the kernel's precision and in a higher one by the reference, and rounding does not explain "
+        "it.",
+        remedy="Pass random numbers, such as a mask, as inputs: drawn inside they differ from precision to precision.",
     )
+
+
+def _fault_of_reference(compared: Compared, reason: Reason, fault: str, *, remedy: str) -> Obstacle:
+    return Obstacle(reason, f"{compared.name} {fault} {_errors(compared, short=True)}", remedy)
 
 
 def _left_out(compared: Compared) -> list[str]:
