@@ -47,6 +47,7 @@ LIMIT = 5.0  # seconds for a case
 LONGEST = 60.0  # seconds for a change: its remaining cases are left out
 PATIENCE = 15.0  # seconds after which a process that does not heed the limits is ended
 DEAREST = 400  # evaluations of a case of the sample; those that take more are a tenth of all, and half of the time
+PART = 10  # cases that one process looks at for the sample
 SPARE = 2  # times as many cases are looked at as are wanted
 SHOWN = 5  # changed cases written for each change
 SEED = 0
@@ -233,7 +234,7 @@ def sampled(options: argparse.Namespace) -> tuple[list[Case], list[Line]]:
     wanted = quotas(layers, options.cases, options.rough)
     candidates = [case for key, layer in layers.items() for case in layer[: SPARE * wanted[key]]]
     gc.freeze()  # the processes share what is there by now
-    parts = [candidates[k :: options.processes] for k in range(options.processes)]
+    parts = [candidates[k : k + PART] for k in range(0, len(candidates), PART)]
     jobs = [lambda part=part: [(case.table, case.name, observed(case)) for case in part] for part in parts]
     lines = {
         (table, name): line

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from gradproof.engine.contraction import CLAIM_ACCURACY, CLAIM_ROUNDING, SPREAD, inner
+from gradproof.engine.contraction import SPREAD, inner, rounding_of_claims
 from gradproof.engine.options import Probing
 from gradproof.engine.results import Finding
 from gradproof.engine.subject import Array, DerivativeError, Step, Subject
-from gradproof.engine.thresholds import FEW, ROUNDINGS
+from gradproof.engine.thresholds import CLEARLY, FEW, ROUNDINGS
 
 
 def adjoint_disagreement(subject: Subject, seed: int, options: Probing) -> Finding | None:
@@ -40,8 +40,8 @@ def _gap(subject: Subject, seed: int, options: Probing) -> tuple[float, float, f
     gap = abs(inner(subject, direction, gradient) - inner(subject, cotangent, pushed))
     sizes = [_length(part) for part in (gradient * direction, pushed * cotangent)]
     values = subject.arrays.where(subject.arrays.isfinite(subject.centre), subject.centre, 0.0) * cotangent
-    rounding_floor = CLAIM_ROUNDING * subject.numbers.precision * _length(values)  # what is left where all cancels
-    rounding = (CLAIM_ROUNDING * subject.numbers.precision + CLAIM_ACCURACY) * max(sizes) + rounding_floor
+    rounding_floor = CLEARLY * subject.numbers.precision * _length(values)  # what is left where all cancels
+    rounding = rounding_of_claims(subject.numbers.precision) * max(sizes) + rounding_floor
     across, along = _length(cotangent), _length(direction)
     tolerated = options.rtol * sum(sizes) + 2 * options.atol * across * along + options.nondet_tol * (across + along)
     return gap, SPREAD * rounding, SPREAD * tolerated

@@ -13,11 +13,10 @@ from gradproof.engine.estimators.steps import BOTTOM, RATIO
 from gradproof.engine.options import Probing
 from gradproof.engine.pieces import CACHED, columns, piece_of, slices
 from gradproof.engine.subject import Array, Subject
-from gradproof.engine.thresholds import TINY
+from gradproof.engine.thresholds import CLEARLY, TINY
 
 SPREAD = 2.0  # root-sum-squares of the outputs' bars in the bar of their sum: random signs make errors independent
-CLAIM_ROUNDING = 4.0  # units of rounding allowed for every entry of a claimed gradient
-CLAIM_ACCURACY = 3e-10  # relative, allowed besides: series of special functions give some ten digits in any precision
+CLAIM_ACCURACY = 3e-10  # relative, of a claim: series of special functions give some ten digits in any precision
 USUAL_WEIGHT = 0.76  # root mean square of a cotangent's entries: √(7/12) of a uniform variable in [½, 1]
 CAUTION = 3.0  # times the bar of a ladder of more than two samples: the smallest of several bars may be too small
 SAMPLED = 8  # outputs for one of which the bar is computed where the bars are sampled
@@ -46,6 +45,11 @@ class Claim:
     tolerated: float
     largest_contribution: float
     largest_entry: float
+
+
+def rounding_of_claims(precision: float) -> float:
+    """Return how far rounding may have moved an entry of a claimed gradient, relative to its size."""
+    return CLEARLY * precision + CLAIM_ACCURACY
 
 
 def contract(ladder: Ladder, cotangent: Array, low: int = 0, high: int | None = None) -> Contraction:
@@ -188,7 +192,7 @@ def claim_of(subject: Subject, gradient: Array, direction: Array, options: Probi
     slopes, squares, most, least, high, low, *allowances = columns(subject.arrays, rows)
     slope, tolerated = sum(slopes), sum(map(sum, allowances))
     largest, entry = max(0.0, *most, *map(abs, least)), max(0.0, *high, *map(abs, low))  # zero, where all are NaN
-    rounding = (CLAIM_ROUNDING * precision + CLAIM_ACCURACY) * max(math.sqrt(sum(squares)), largest)
+    rounding = rounding_of_claims(precision) * max(math.sqrt(sum(squares)), largest)
     return Claim(slope, rounding + precision * abs(slope), SPREAD * math.sqrt(tolerated), largest, entry)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from gradproof.engine.contraction import CLAIM_ACCURACY, CLAIM_ROUNDING, SPREAD, inner, restricted
+from gradproof.engine.contraction import SPREAD, inner, restricted, rounding_of_claims
 from gradproof.engine.estimators.directional import Measured, slopes_along
 from gradproof.engine.estimators.ladder import Ladder
 from gradproof.engine.options import Probing
@@ -112,7 +112,7 @@ def _errors(
     left = xp.asarray(
         [rounding_floor(each, entry, change) for each in ladders], dtype=values.dtype, device=values.device
     )
-    allowed = 3 * bar + (CLAIM_ROUNDING * subject.numbers.precision + CLAIM_ACCURACY) * size + left
+    allowed = 3 * bar + rounding_of_claims(subject.numbers.precision) * size + left
     errors: list[list[float]] = xp.where((gap > allowed) & (reach > 0), gap / (reach * length), 0.0).tolist()
     return errors
 

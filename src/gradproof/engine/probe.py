@@ -10,13 +10,13 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from gradproof.engine.contraction import CAUTION, CLAIM_ROUNDING, Claim, Contraction, inner, predicted
+from gradproof.engine.contraction import CAUTION, Claim, Contraction, inner, predicted
 from gradproof.engine.estimators.ladder import Ladder
 from gradproof.engine.estimators.rounding import ROUNDING
 from gradproof.engine.estimators.steps import first_step
 from gradproof.engine.results import least_error
 from gradproof.engine.subject import Array, Subject
-from gradproof.engine.thresholds import ENOUGH, GROSS, MARGIN, MEANINGFUL, STEADY, TRACE
+from gradproof.engine.thresholds import CLEARLY, ENOUGH, GROSS, MARGIN, MEANINGFUL, STEADY, TRACE
 
 ROUNDING_FLOOR = 4e-12  # of the derivative's largest entry, or of the largest value: rounding that any entry may have
 NO_CHANGE = 1e-4  # of the largest value, over a step as long as the point: a smaller change counts as none
@@ -74,7 +74,7 @@ class Probe:
     @cached_property
     def bar(self) -> float:
         """The largest difference between claim and slope that measurement and rounding explain."""
-        accumulated = CLAIM_ROUNDING * self.ladder.subject.numbers.precision * self.contraction.size
+        accumulated = CLEARLY * self.ladder.subject.numbers.precision * self.contraction.size
         return self.contraction.bar + self.claim.rounding + accumulated + self.rounding_floor(self.ladder)
 
     @property

@@ -11,8 +11,6 @@ from dataclasses import replace
 
 from gradproof.engine.contraction import (
     CAUTION,
-    CLAIM_ACCURACY,
-    CLAIM_ROUNDING,
     Contraction,
     claim_of,
     claimed,
@@ -20,6 +18,7 @@ from gradproof.engine.contraction import (
     contract_each,
     contract_with_sampled_bars,
     restricted,
+    rounding_of_claims,
 )
 from gradproof.engine.estimators.ladder import Ladder
 from gradproof.engine.estimators.refinement import grow, most_informative_bar, outliers
@@ -123,7 +122,7 @@ def _outside_their_bars(ladder: Ladder, step: float, seed: int, options: Probing
     subject = ladder.subject
     pushed, estimates = subject.pushforward(ladder.direction), ladder.estimates()
     caution = CAUTION if len(ladder.samples) < 3 else CAUTION**2
-    rounding = CLAIM_ROUNDING * subject.numbers.precision + CLAIM_ACCURACY
+    rounding = rounding_of_claims(subject.numbers.precision)
     change = float(subject.arrays.where(subject.arrays.isnan(pushed), 0.0, abs(pushed)).max())
     left = rounding_floor(ladder, subject.scale.entry or change / ladder.shortest, subject.scale.change or change)
     slack = left + caution * subject.numbers.precision * _cancelled_sizes(ladder)

@@ -24,7 +24,6 @@ CLEARLY = 4.0  # standard deviations, roundings or bars: chance exceeds it once 
 ROUNDINGS = 8.0  # units of rounding by which a computed result may be off
 GROSS = 20.0  # bars: an error this large needs no confirmation
 TWO_DIGITS = 64.0  # units of rounding or noise: a change this large is known to two digits
-OUTLIER = 100.0  # times the usual size: a quantity this large has another cause
 
 # counts
 SHOWN = 10  # entries of a finding, and columns examined first: enough if they are wrong

@@ -22,13 +22,13 @@ from gradproof.engine.diagnosis import (
     tensor_factors,
     terms,
 )
-from gradproof.engine.diagnosis.block import SOME, Block, block_of
-from gradproof.engine.diagnosis.case import CERTAIN, HUGE, LEAST_FIT, ZERO, Case
+from gradproof.engine.diagnosis.block import Block, block_of
+from gradproof.engine.diagnosis.case import CERTAIN, LEAST_FIT, OPERANDS, ZERO, Case
 from gradproof.engine.diagnosis.measurements import Measurements, OutOfBudgetError, norm_of
 from gradproof.engine.parts import Part
 from gradproof.engine.results import Diagnosis, Finding
 from gradproof.engine.subject import DerivativeError, Subject
-from gradproof.engine.thresholds import CLEARLY, FEW
+from gradproof.engine.thresholds import CLEARLY, FEW, MANY, WORK
 from gradproof.engine.verdict import Judgement
 
 Hypothesis = Callable[[Case], Iterator[Diagnosis]]
@@ -80,7 +80,7 @@ OF_A_SAMPLE: tuple[OfBlock, ...] = (index_maps.found_elsewhere, regions.missing_
 def diagnosed(subject: Subject, judgement: Judgement, seed: int) -> Judgement:
     """Return the judgement with diagnoses added to its findings of wrong gradients that have none yet."""
     wrong = [each for each in judgement.findings if each.kind == "wrong-gradient" and not each.diagnoses]
-    if not wrong or max(subject.inputs.size, subject.outputs.size) > HUGE:
+    if not wrong or max(subject.inputs.size, subject.outputs.size) > WORK // OPERANDS:
         return judgement
     measurements = Measurements(subject, seed, judgement.measured)
     wrong = wrong[: 1 if measurements.large else FEW]
@@ -166,7 +166,7 @@ def _coordinate(part: Part, index: tuple[int, ...], component: str | None) -> in
 
 def _wrong_output(measurements: Measurements, own: Part) -> Part | None:
     """Return the output that is wrong, if others are right, and the worst output in forward mode; else None."""
-    if not 1 < len(measurements.outputs) <= SOME:
+    if not 1 < len(measurements.outputs) <= MANY:
         return None
     direction = own.alone(measurements.direction(50))
     slopes, bars = measurements.slopes(direction[None])

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import combinations
 
-from gradproof.engine.diagnosis.block import SOME
 from gradproof.engine.diagnosis.case import Case
 from gradproof.engine.parts import Axis, Part, conjugated
 from gradproof.engine.results import Diagnosis
 from gradproof.engine.subject import Array
-from gradproof.engine.thresholds import FEW
+from gradproof.engine.thresholds import FEW, MANY
 
 
 def transposed(case: Case) -> Iterator[Diagnosis]:
@@ -106,7 +105,7 @@ def conjugate(case: Case) -> Iterator[Diagnosis]:
 def exchanged_tensors(case: Case) -> Iterator[Diagnosis]:
     """Diagnose gradients that are claimed for the wrong tensor."""
     own = case.input
-    for other in [part for part in case.measurements.inputs if part != own and part.size == own.size][:SOME]:
+    for other in [part for part in case.measurements.inputs if part != own and part.size == own.size][:MANY]:
         products = map(other.of, case.full_claims) if case.reverse else _claims_for(case, other)
         yield _mixed(
             f"What is claimed for {other.path} is right for {own.path}.",
@@ -120,7 +119,7 @@ def exchanged_tensors(case: Case) -> Iterator[Diagnosis]:
 
 def _mixed_outputs(case: Case) -> Iterator[Diagnosis]:
     pairs = [(one, other) for one, other in combinations(case.measurements.outputs, 2) if one.size == other.size]
-    for one, other in pairs[:SOME]:
+    for one, other in pairs[:MANY]:
         products = []
         for operand in case.operands:
             vector = operand * 1.0

@@ -8,9 +8,7 @@ from gradproof.engine.diagnosis.case import SMALL, ZERO, Case
 from gradproof.engine.diagnosis.measurements import units
 from gradproof.engine.parts import quasirandom_indices
 from gradproof.engine.subject import Array
-from gradproof.engine.thresholds import CLEARLY
-
-SOME = 16  # columns, rows of each column, tensors or points that are examined if there are more
+from gradproof.engine.thresholds import CLEARLY, MANY
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +84,10 @@ def _columns(case: Case) -> Array:
     if case.full and part.size <= SMALL:
         return places[part.start :]
     first = case.worst[0] if case.worst else part.start
-    start = max(part.start, min(first - SOME // 4, part.stop - SOME // 2))
-    near = range(start, min(start + SOME // 2, part.stop))
-    others = (part.start + place for place in quasirandom_indices(part.size, SOME))
-    return places[sorted(list(dict.fromkeys([*case.worst[: SOME // 4], *near, *others]))[:SOME])]
+    start = max(part.start, min(first - MANY // 4, part.stop - MANY // 2))
+    near = range(start, min(start + MANY // 2, part.stop))
+    others = (part.start + place for place in quasirandom_indices(part.size, MANY))
+    return places[sorted(list(dict.fromkeys([*case.worst[: MANY // 4], *near, *others]))[:MANY])]
 
 
 def _rows(case: Case, columns: Array, slopes: Array) -> Array:
@@ -101,7 +99,7 @@ def _rows(case: Case, columns: Array, slopes: Array) -> Array:
     least = ZERO * float(known.max())
     chosen: dict[int, None] = {}
     for _, column in sorted((coordinate not in case.worst, k) for k, coordinate in enumerate(columns.tolist())):
-        for row in xp.argsort(known[column])[-SOME:].tolist():
+        for row in xp.argsort(known[column])[-MANY:].tolist():
             if len(chosen) < SMALL and float(known[column, row]) > least:
                 chosen[row] = None
     return xp.arange(0, size, device=slopes.device)[sorted(chosen) or [0]]

@@ -17,7 +17,7 @@ from gradproof.engine.diagnosis.measurements import Measurements, norm_of, units
 from gradproof.engine.diagnosis.sampled_columns import Column, chosen, columns
 from gradproof.engine.parts import Part
 from gradproof.engine.subject import Array
-from gradproof.engine.thresholds import CLEARLY
+from gradproof.engine.thresholds import CLEARLY, WORK
 
 LEAST_FIT = 0.95  # the least fit of a hypothesis that is reported
 CERTAIN = 0.99  # fits above it are equally good; a fit to the few numbers of a sample has to reach it
@@ -25,7 +25,6 @@ SAME = 1e-5  # relative: numbers that differ by less are equal
 ZERO = 1e-8  # of the largest entry: smaller ones count as zero
 OPERANDS = 4  # drawn for a case; also the random combinations in which a long product is measured
 SMALL = 96  # coordinates: a product with at most as many is measured in each
-HUGE = 1 << 23  # coordinates: larger functions are not diagnosed; also the most numbers held at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +238,7 @@ class Case:
         """Return True if every coordinate can be measured: a slope and a bar for each output fit into memory."""
         subject, size = self.measurements.subject, self.result_part.size
         held = 2 * size * max(subject.inputs.size, subject.outputs.size)
-        return not self.measurements.large and size <= SMALL and held <= HUGE
+        return not self.measurements.large and size <= SMALL and OPERANDS * held <= WORK
 
     def _measure(self) -> None:
         xp, part = self.xp, self.result_part

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from itertools import islice
 
-from gradproof.engine.diagnosis.block import SOME, Block
+from gradproof.engine.diagnosis.block import Block
 from gradproof.engine.diagnosis.case import CERTAIN, LEAST_FIT, OPERANDS, SAME, Case
 from gradproof.engine.diagnosis.measurements import norm_of
 from gradproof.engine.estimators.noise import SINGLE
@@ -14,7 +14,7 @@ from gradproof.engine.options import tolerance_hint
 from gradproof.engine.parts import Part
 from gradproof.engine.results import Diagnosis
 from gradproof.engine.subject import Array
-from gradproof.engine.thresholds import ALIKE, CLEARLY, FEW, SLIGHT, TRACE, TWO_DIGITS
+from gradproof.engine.thresholds import ALIKE, CLEARLY, FEW, MANY, SLIGHT, TRACE, TWO_DIGITS
 
 CAST = "Look for a cast to a lower precision in the backward."
 DIFFERENT = (
@@ -52,7 +52,7 @@ def wrong_point(case: Case) -> Iterator[Diagnosis]:
     if not case.reverse:
         return
     outputs = sum(part.size for part in case.operand_parts)
-    for text, place in islice(_places(case), SOME):
+    for text, place in islice(_places(case), MANY):
         left = _off(case, 0, place)
         if left > SLIGHT or (outputs < OPERANDS and _off(case, 1, place) > SLIGHT):  # few numbers may agree by chance
             continue

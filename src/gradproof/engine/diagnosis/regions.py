@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import comb
 
-from gradproof.engine.diagnosis.block import SOME, Block
+from gradproof.engine.diagnosis.block import Block
 from gradproof.engine.diagnosis.case import CERTAIN, LEAST_FIT, SAME, ZERO, Case
 from gradproof.engine.results import Diagnosis
 from gradproof.engine.subject import Array
-from gradproof.engine.thresholds import CLEARLY, FEW, SLIGHT
+from gradproof.engine.thresholds import CLEARLY, FEW, MANY, SLIGHT
 
 MISSING = "A mask of the forward (of a relu, a clamp, a dropout, an index) is missing in the backward."
 
@@ -205,7 +205,7 @@ def _partly_lost(case: Case, missing: Array, kept: Array, fit: float) -> Iterato
 def _are_stored(case: Case, chosen: Array, *, stored: bool) -> bool:
     """Return True if the chosen entries, as far as a sample shows, are all stored, or all not stored."""
     places = case.xp.arange(0, case.result_part.size, device=chosen.device)[chosen]
-    few = places[:: max(1, len(places) // SOME)]
+    few = places[:: max(1, len(places) // MANY)]
     frame = case.measurements.subject.inputs
     return case.reverse and all(frame.locate(case.result_part.start + int(place)).stored is stored for place in few)
 
@@ -243,7 +243,7 @@ def _beside(case: Case, chosen: Array, others: Array) -> str | None:
         return "where the input is negative"
     if float(outside.max()) < 0 < float(inside.min()):
         return "where the input is positive"
-    accident = sum(counts) < SOME and SLIGHT * comb(sum(counts), counts[0]) < 1
+    accident = sum(counts) < MANY and SLIGHT * comb(sum(counts), counts[0]) < 1
     return None if min(counts) < FEW or accident else _threshold(point, chosen, others)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
-from gradproof.engine.diagnosis.block import SOME, Block
+from gradproof.engine.diagnosis.block import Block
 from gradproof.engine.diagnosis.case import CERTAIN, SAME, Case
 from gradproof.engine.diagnosis.measurements import norm_of
 from gradproof.engine.diagnosis.outer_products import factors_out
@@ -20,7 +20,7 @@ from gradproof.engine.diagnosis.scale import named
 from gradproof.engine.parts import Part
 from gradproof.engine.results import Diagnosis
 from gradproof.engine.subject import Array
-from gradproof.engine.thresholds import ALIKE, FEW, TRACE
+from gradproof.engine.thresholds import ALIKE, FEW, MANY, TRACE
 
 Form = tuple[str, Array]  # a tensor's function in words, and its values
 
@@ -158,7 +158,7 @@ def _powers(case: Case, scaling: Scaling) -> Iterator[Form]:
         if bool((tensor != 0).all()):
             yield path, tensor
             yield f"1/{path}", 1 / tensor
-        if float(abs(tensor).max()) < SOME:
+        if float(abs(tensor).max()) < MANY:
             yield f"exp({path})", math.e**tensor
             yield f"1/exp({path})", math.e**-tensor
 
@@ -183,7 +183,7 @@ def _tensors(case: Case, scaling: Scaling) -> Iterator[Form]:
         return
     point, values = measurements.subject.point, measurements.subject.centre
     known = [(each, point) for each in measurements.inputs] + [(each, values) for each in measurements.outputs]
-    for other, vector in known[:SOME]:
+    for other, vector in known[:MANY]:
         shape = other.shape
         if other.is_complex or len(shape) > len(part.shape):
             continue
@@ -199,7 +199,7 @@ def _functions(case: Case, scaling: Scaling) -> Iterator[Form]:
         found.append((f"{path}²", tensor * tensor))
         if bool((tensor > 0).all()):
             found.append((f"√{path}", tensor**0.5))
-        if float(abs(tensor).max()) < SOME:
+        if float(abs(tensor).max()) < MANY:
             growing = math.e**tensor
             found += [(f"exp({path})", growing), (f"sigmoid({path})", growing / (1 + growing))]
         yield from ((text, values) for text, values in found if bool((values != 0).all()))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from gradproof.engine.contraction import CLAIM_ACCURACY, CLAIM_ROUNDING
+from gradproof.engine.contraction import CLAIM_ACCURACY
 from gradproof.engine.estimators.question import Question, claimed_parts, cotangent_of, direction_of, value_at
 from gradproof.engine.estimators.rounding import precision_shown
 from gradproof.engine.subject import Array, Subject
@@ -68,7 +68,7 @@ def noise_of_claims(question: Question, seed: int) -> float:
     second, size = after - 2 * here + before, float(here @ here)
     noise = math.sqrt(float(second @ second) / 6 / size) if size else 0.0
     unit = subject.numbers.precision
-    least = QUANTUM * unit + CLAIM_ROUNDING * min(unit, SINGLE) / CLEARLY + CLAIM_ACCURACY
+    least = QUANTUM * unit + min(unit, SINGLE) + CLAIM_ACCURACY
     return max(least, noise if math.isfinite(noise) else 0.0)
 
 

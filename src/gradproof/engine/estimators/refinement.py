@@ -9,7 +9,7 @@ from gradproof.engine.estimators.differences import Estimates
 from gradproof.engine.estimators.ladder import Ladder
 from gradproof.engine.estimators.steps import FINEST, LONGEST, RATIO
 from gradproof.engine.subject import Array
-from gradproof.engine.thresholds import GROSS, MARGIN, OUTLIER, SAMPLE, SHARE, SLIGHT, TRACE, UNRESOLVED
+from gradproof.engine.thresholds import GROSS, MARGIN, SAMPLE, SHARE, SLIGHT, TRACE, UNRESOLVED
 
 
 def grow(ladder: Ladder, cotangent: Array, step: float, enough: float) -> None:
@@ -61,7 +61,7 @@ def most_informative_bar(ladder: Ladder, estimates: Estimates) -> Array:
 def outliers(estimates: Estimates) -> Array:
     """Flag the few outputs, near a kink or an edge, whose bars are far wider than those of all others."""
     sample = sorted(estimates.bar[:: max(1, estimates.bar.shape[0] // SAMPLE)].tolist())
-    return estimates.bar > OUTLIER * sample[math.ceil((1 - SLIGHT) * len(sample)) - 1]
+    return SLIGHT * estimates.bar > sample[math.ceil((1 - SLIGHT) * len(sample)) - 1]
 
 
 def _full(ladder: Ladder, step: float) -> list[int]:

@@ -44,7 +44,6 @@ WIDEST = 0.3  # half-width of the first segment, relative to the point's scale: 
 SHRINK = 8.0  # from one half-width to the next, squared where rounding leaves room: fourth differences fall by 8⁴
 NARROWEST = 32.0  # units in the last place of the inputs in a half-width, so that the ends of four panels differ
 SEARCH = 30  # calls of the function and its derivative, after which no other half-width is tried
-LONE = 0.75  # of the residuals of four panels in one of them: concentrated, as by a jump in the function
 
 
 class SegmentOutcome(enum.Enum):
@@ -236,9 +235,12 @@ def _meaningful(segment: Segment) -> bool:
 
 
 def _spread(segment: Segment) -> bool:
-    """Return True if the residual is not in one panel alone, as it is where the function jumps once."""
+    """Return True if one panel holds no more of the residual than all others would if it were spread evenly.
+
+    Where the function jumps once, it lies in one panel.
+    """
     parts = [abs(part) for part in segment.parts]
-    return max(parts) <= LONE * math.fsum(parts)
+    return max(parts) <= (1 - 1 / len(parts)) * math.fsum(parts)
 
 
 def _smooth(segment: Segment) -> bool:

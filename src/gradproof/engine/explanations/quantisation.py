@@ -18,11 +18,9 @@ from gradproof.engine.explanations.noise import is_rough
 from gradproof.engine.localisation.partial_slopes import best_exponent
 from gradproof.engine.results import Obstacle, Reason
 from gradproof.engine.subject import Array, Subject
-from gradproof.engine.thresholds import CLEARLY, COARSEST, ENOUGH, SAMPLE, TWO_DIGITS
+from gradproof.engine.thresholds import CLEARLY, COARSEST, ENOUGH, FEW, SAMPLE, TWO_DIGITS
 
-QUANTA = tuple(COARSEST / RATIO**k for k in range(6))  # of a value: the quanta that half precisions leave
 LENGTHS = tuple(2.0 ** (k * 0.6180339887 % 1) for k in range(7))  # step lengths, no two in a ratio of small numbers
-FAR = (LONGEST, RATIO * LONGEST, RATIO**2 * LONGEST)  # of the point's scale: long enough to leave most plateaus
 ZERO_GRADIENT = (
     "The values are constant on small steps and rise evenly on large ones, as after a cast to a lower precision: a "
     "gradient of zero is that of the quantised function, and not of the function that it approximates."
@@ -204,7 +202,8 @@ def _quanta(subject: Subject, direction: Array) -> Array:
 
     quantised = constant_around(0.0, subject.centre)
     least = xp.where(quantised, math.inf, 0.0)
-    for at in (sign * length / first_step(precision) for length in FAR for sign in (1.0, -1.0)):
+    lengths = (LONGEST * RATIO**k / first_step(precision) for k in range(FEW))  # far enough to leave most plateaus
+    for at in (sign * length for length in lengths for sign in (1.0, -1.0)):
         if not bool(quantised.any()):
             break
         value = subject.evaluate(direction, at)
@@ -214,6 +213,11 @@ def _quanta(subject: Subject, direction: Array) -> Array:
             quantised &= ~moved | constant_around(at, value)
             least = xp.where(moved & (change < least), change, least)
     return xp.where(quantised & (least <= COARSEST * abs(subject.centre)), least, 0.0)
+
+
+def _quanta_of_casts() -> list[float]:
+    """Return quanta that casts to a half precision may leave, relative to the values, down to a sum's of many."""
+    return [COARSEST / RATIO**k for k in range(2 * FEW)]
 
 
 def _jumps_as_claimed(comparison: Comparison) -> bool:
@@ -228,7 +232,7 @@ def _jumps_as_claimed(comparison: Comparison) -> bool:
     claim, value = float(claims[worst]), abs(float(centre[worst]))
     if not (0 < abs(claim) < math.inf and 0 < value < math.inf):
         return False
-    for t in (quantum * value / abs(claim) for quantum in QUANTA):
+    for t in (quantum * value / abs(claim) for quantum in _quanta_of_casts()):
         up, down = (float(subject.evaluate(piece, way * t)[worst] - centre[worst]) * way for way in (1.0, -1.0))
         if up * claim > 0 < down * claim and 1 / RATIO <= (up + down) / (2 * t * claim) <= RATIO:
             return True
@@ -245,7 +249,7 @@ def _change_as_claimed(comparison: Comparison) -> bool:
     contracted = subject.arrays.where(probe.cotangent)[0]
     if contracted.shape[0] == 1 and bool(subject.centre[contracted[0]] != 0):  # then it is known whose plateau it is
         scales.append(abs(float((probe.cotangent * subject.centre)[contracted[0]]) / claim))
-    for t in (quantum * scale for scale in scales for quantum in QUANTA):
+    for t in (quantum * scale for scale in scales for quantum in _quanta_of_casts()):
         changes = (subject.evaluate(piece, t) - subject.centre, subject.centre - subject.evaluate(piece, -t))
         up, down = (inner(subject, probe.cotangent, change) / (t * claim) for change in changes)
         if up and down and 1 / RATIO <= (up + down) / 2 <= RATIO:

@@ -6,12 +6,13 @@ import math
 from abc import ABC, abstractmethod
 from itertools import islice
 
-from gradproof.engine.contraction import CAUTION, Contraction, contract, inner
+from gradproof.engine.contraction import CAUTION, SPREAD, Contraction, contract, inner
 from gradproof.engine.estimators.rounding import ROUNDING
 from gradproof.engine.estimators.steps import RATIO, first_step
 from gradproof.engine.explanations.comparison import Comparison, Kind
 from gradproof.engine.probe import Probe
 from gradproof.engine.results import Obstacle, Reason
+from gradproof.engine.subject import Array, Subject
 from gradproof.engine.thresholds import CLEARLY, FEW, MEANINGFUL, NEGLIGIBLE, TWO_DIGITS
 
 
@@ -91,26 +92,24 @@ class Oscillation:
     def explains(self, comparison: Comparison) -> Obstacle | None:
         """Return an obstacle if the shortest steps that could show the error show the claimed slope instead."""
         probe, subject, piece = comparison.probe, comparison.subject, comparison.direction
-        gap = comparison.error * probe.least_weight
-        unit = subject.numbers.precision
-        least = max(
-            TWO_DIGITS * unit / first_step(unit), TWO_DIGITS * probe.contraction.floor / gap if gap else math.inf
-        )
+        unit, claimed, gap = subject.numbers.precision, probe.predicted(piece), comparison.error * probe.least_weight
+        usual = _change(subject, piece, 1.0)
+        rounding = _rounding_of_slopes(subject, probe.cotangent, usual)
+        if not 0 < gap < math.inf or not math.isfinite(rounding):
+            return None
+        least = max(TWO_DIGITS * unit / first_step(unit), CLEARLY * rounding / gap)
         if not least < (probe.ladder.samples[0].t if probe.ladder.samples else 1.0):
             return None
-        claimed, shortest = probe.predicted(piece), RATIO ** math.ceil(math.log(least, RATIO))
 
-        def distance(t: float) -> float:
-            change = subject.evaluate(piece, t) - subject.evaluate(piece, -t)
-            if not bool(change.any()):  # no change proves nothing: a difference of equal numbers is zero too
-                return math.nan
+        def distance(change: Array, t: float) -> float:
             return abs(inner(subject, probe.cotangent, change) / (2 * t) - claimed)
 
-        steps = (shortest * RATIO**k for k in range(math.ceil(-math.log(shortest, RATIO))))
-        near = list(islice((each for each in map(distance, steps) if not math.isnan(each)), 2))
+        steps = [least * RATIO**k for k in range(math.ceil(-math.log(least, RATIO)))]
+        changes = ((t, _change(subject, piece, t)) for t in steps)  # none proves nothing: equal numbers differ by zero
+        near = list(islice((distance(change, t) for t, change in changes if bool(change.any())), 2))
         if len(near) < 2 or not max(near) <= gap / CLEARLY:
             return None
-        if not distance(1.0) > CLEARLY * max(near):  # errors of several outputs may cancel
+        if not distance(usual, 1.0) > CLEARLY * max(near):  # errors of several outputs may cancel
             return None
         return Obstacle(
             self.reason,
@@ -118,6 +117,18 @@ class Oscillation:
             "with a slight oscillation.",
             "Check at a point of a smaller size, or the function without the oscillation.",
         )
+
+
+def _change(subject: Subject, piece: Array, t: float) -> Array:
+    """Return the change of the values from one side of the point to the other."""
+    return subject.evaluate(piece, t) - subject.evaluate(piece, -t)
+
+
+def _rounding_of_slopes(subject: Subject, cotangent: Array, change: Array) -> float:
+    """Return the effect on a contracted slope, at t = 1, of the rounding of those values that change at all."""
+    xp, unit = subject.arrays, ROUNDING * subject.numbers.precision
+    rounded = xp.where((change != 0) & xp.isfinite(subject.centre), cotangent * subject.centre, 0.0)
+    return SPREAD * unit * math.sqrt(float(rounded @ rounded))
 
 
 def _confirms(seen: Contraction, probe: Probe) -> bool:

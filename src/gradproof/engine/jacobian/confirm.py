@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from gradproof.engine.contraction import CLAIM_ROUNDING
 from gradproof.engine.estimators.directional import Measured
 from gradproof.engine.estimators.rounding import precision_shown
 from gradproof.engine.estimators.steps import FINEST, RATIO
@@ -22,16 +21,26 @@ from gradproof.engine.explanations.quantisation import LENGTHS
 from gradproof.engine.findings import entry_findings
 from gradproof.engine.jacobian.columns import batches
 from gradproof.engine.jacobian.entries import Entries
-from gradproof.engine.jacobian.screen import FIRST_SCREENING, Discrepancy
+from gradproof.engine.jacobian.screen import Discrepancy
 from gradproof.engine.localisation.suspect import OUTPUTS_SHOWN
 from gradproof.engine.probing import repeats
 from gradproof.engine.results import Entry, Reading, Resolution, TaylorPoint
 from gradproof.engine.subject import Array
-from gradproof.engine.thresholds import ALIKE, CLEARLY, COARSEST, FEW, GROSS, SAMPLE, SHOWN, SLIGHT, STEADY, TRACE
+from gradproof.engine.thresholds import (
+    ALIKE,
+    CLEARLY,
+    COARSEST,
+    ENOUGH,
+    FEW,
+    GROSS,
+    SAMPLE,
+    SHOWN,
+    SLIGHT,
+    STEADY,
+    TRACE,
+)
 from gradproof.engine.verdict import Judgement
 from gradproof.engine.views import whole_of
-
-LONG = tuple(length * RATIO**k for length, k in zip(LENGTHS[2:4], (5, 8), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +101,7 @@ class Confirmation:
         drops = first - self.longer.slopes
         self.slopes = first + drops / (LENGTHS[1] ** 2 - 1)
         self.bars = abs(drops) + LENGTHS[1] * self.longer.noise
-        self.bars = self.bars + CLAIM_ROUNDING * self.subject.numbers.precision * abs(self.slopes)
+        self.bars = self.bars + CLEARLY * self.subject.numbers.precision * abs(self.slopes)
         self.gaps = abs(self.claimed - self.slopes)
         self._finite = self.xp.isfinite(self.subject.centre[self.block.rows])
 
@@ -137,7 +146,8 @@ class Confirmation:
             return []
         numbers, xp = list(depths), self.xp
         lengths = [[RATIO ** (-part * depth) for depth in depths.values()] for part in (0.5, 1.0)]
-        near, nearest, *far = self._measure(numbers, [*lengths, *([length] * len(numbers) for length in LONG)])
+        long = (LENGTHS[2] * RATIO**5, LENGTHS[3] * RATIO**8)
+        near, nearest, *far = self._measure(numbers, [*lengths, *([length] * len(numbers) for length in long)])
         longer = self.longer.some(numbers)
         claimed, slopes, gaps = self.claimed[numbers], near.slopes, abs(self.claimed[numbers] - near.slopes)
         size, close = xp.maximum(abs(claimed), abs(slopes)), ALIKE * xp.minimum(abs(slopes), gaps)
@@ -294,7 +304,7 @@ class Confirmation:
             return None
         steps = abs(self.direction)
         peaks = self.xp.amax(abs(self.jacobian), 0)
-        slopes, bars = 1.0 * self.jacobian, self.block.noise[:, None] / steps + FIRST_SCREENING.error * peaks
+        slopes, bars = 1.0 * self.jacobian, self.block.noise[:, None] / steps + ENOUGH * peaks
         for column, off in self.doubts.items():
             slopes[off.rows, column] = off.slopes / self.direction[column]
         slopes[:, self.columns], bars[:, self.columns] = self.slopes.T, self.bars.T

@@ -24,12 +24,9 @@ from gradproof.engine.jacobian.columns import Columns, Largest, batches, directi
 from gradproof.engine.jacobian.confirm import Confirmation, Confirmed
 from gradproof.engine.jacobian.entries import Entries
 from gradproof.engine.jacobian.screen import (
-    FINE_SCREENING,
     FINE_STEPS,
-    FIRST_SCREENING,
     Discrepancy,
     RowBlock,
-    Screening,
 )
 from gradproof.engine.jacobian.zeros import unverified_zeros
 from gradproof.engine.judging import Evidence, judge
@@ -38,7 +35,7 @@ from gradproof.engine.options import Probing
 from gradproof.engine.results import Entry, Resolution, Verdict
 from gradproof.engine.second_opinion import with_second_opinion
 from gradproof.engine.subject import Array, DerivativeError, Subject
-from gradproof.engine.thresholds import ENOUGH, FEW, HANDFUL, MARGIN, SHOWN, WORK
+from gradproof.engine.thresholds import ENOUGH, FEW, HANDFUL, MARGIN, NEGLIGIBLE, SHOWN, TRACE, WORK
 from gradproof.engine.verdict import EMPTY, Judgement, together
 from gradproof.engine.views import subset
 
@@ -247,7 +244,7 @@ class _Coverage:
 
     def _alone(self, claimed: Array, columns: Sequence[int], block: RowBlock) -> dict[int, Discrepancy]:
         """Return the discrepancies of some columns, each moved by itself, since in a group another may cause them."""
-        return self._screen(claimed, columns, block, self.direction, FIRST_SCREENING)
+        return self._screen(claimed, columns, block, self.direction)
 
     def _without_false_alarms(
         self, claimed: Array, doubts: dict[int, Discrepancy], block: RowBlock
@@ -262,14 +259,14 @@ class _Coverage:
         wrong = {
             column
             for t in FINE_STEPS
-            for column in self._screen(claimed, slightly, block, self._direction(t), FINE_SCREENING)
+            for column in self._screen(claimed, slightly, block, self._direction(t), NEGLIGIBLE)
         }
         right = [doubts[column] for column in slightly if column not in wrong]
         block.resolution = max([block.resolution, *(MARGIN * off.error for off in right)])
         return {column: off for column, off in doubts.items() if not off.slight or column in wrong}
 
     def _screen(
-        self, claimed: Array, columns: Sequence[int], block: RowBlock, direction: Array, screening: Screening
+        self, claimed: Array, columns: Sequence[int], block: RowBlock, direction: Array, curvature: float = TRACE
     ) -> dict[int, Discrepancy]:
         """Return the discrepancies of some columns, each moved by itself by its coordinate of a direction."""
         found, count = {}, len(columns)
@@ -280,7 +277,7 @@ class _Coverage:
             steps = self.subject.arrays.where(moves == 0, math.inf, abs(moves))
             predicted = (claimed[:, where] * moves).T
             for off in block.compare(
-                _along(self.subject.arrays, direction, where), steps[:, None], predicted, screening
+                _along(self.subject.arrays, direction, where), steps[:, None], predicted, curvature
             ):
                 found[few[off.number]] = off
             self.progress(count + stop, 2 * count)

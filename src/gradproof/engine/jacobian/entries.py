@@ -13,7 +13,7 @@ from gradproof.engine.options import Probing
 from gradproof.engine.probe import Probe
 from gradproof.engine.results import Entry
 from gradproof.engine.subject import Array, Subject
-from gradproof.engine.thresholds import OUTLIER, ROUNDINGS, SAMPLE
+from gradproof.engine.thresholds import ROUNDINGS, SAMPLE, SLIGHT
 from gradproof.engine.views import HeldInputs
 
 
@@ -78,11 +78,10 @@ class Entries:
 
     def _without_jumps(self) -> Subject:
         """Return the subject with the columns that jump held constant, since a jump hides what others do."""
-        most = OUTLIER * self.block.largest
         jumping = [
             column
             for column, off in self.doubts.items()
-            if off.alone and not bool((abs(off.second_differences) <= most).all())
+            if off.alone and not bool((SLIGHT * abs(off.second_differences) <= self.block.largest).all())
         ]
         held = [*self.held, *jumping]
         return cast(Subject, HeldInputs(self.block.subject, held)) if held else self.block.subject

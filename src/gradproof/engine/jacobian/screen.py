@@ -12,20 +12,9 @@ from gradproof.engine.estimators.steps import RATIO, SHORT, first_step
 from gradproof.engine.options import Probing
 from gradproof.engine.results import least_error
 from gradproof.engine.subject import Array, Subject
-from gradproof.engine.thresholds import ALIKE, CLEARLY, COARSEST, ROUNDINGS, TRACE
+from gradproof.engine.thresholds import ALIKE, CLEARLY, COARSEST, ENOUGH, ROUNDINGS, TRACE
 
 FINE_STEPS = (RATIO**-4, RATIO**-5)  # times the first step, for columns with small errors
-
-
-class Screening(NamedTuple):
-    """The smallest error and the smallest second difference that screening reports, as shares of the largest slope."""
-
-    error: float
-    second_difference: float
-
-
-FIRST_SCREENING = Screening(error=3e-8, second_difference=1e-3)
-FINE_SCREENING = Screening(error=1e-7, second_difference=1e-6)
 
 
 class Discrepancy(NamedTuple):
@@ -137,12 +126,11 @@ class RowBlock:
             fits |= (abs(changes - expected) <= slack) & (abs(second_differences - second) <= slack + bending)
         return fits
 
-    def compare(
-        self, directions: Array, steps: Array, predicted: Array, screening: Screening = FIRST_SCREENING
-    ) -> list[Discrepancy]:
+    def compare(self, directions: Array, steps: Array, predicted: Array, curvature: float = TRACE) -> list[Discrepancy]:
         """Return the directions along which slopes are not as claimed, have a kink, or are hidden by noise.
 
-        `steps` are the shortest steps of the coordinates that each direction moves.
+        `steps` are the shortest steps of the coordinates that each direction moves. A second difference is that of a
+        kink if it is more than `curvature` times the largest slope.
         """
         xp, options = self.subject.arrays, self.options
         slopes, second_differences = self.slopes(directions)
@@ -154,18 +142,18 @@ class RowBlock:
             hidden &= size > 0
         size *= CLAIM_ACCURACY
         allowed = size + self.noise
-        allowed += screening.error * peak
+        allowed += ENOUGH * peak
         if options.rtol or options.atol:
             allowed += options.rtol * abs(slopes) + options.atol * steps
         error = abs(slopes - predicted)
-        visible = (abs(second_differences) <= screening.second_difference * peak + 4 * self.noise) & ~hidden
+        visible = (abs(second_differences) <= curvature * peak + 4 * self.noise) & ~hidden
         fine = (error <= allowed) & visible
         seen = least_error(allowed, xp.where(error <= allowed, error, 0.0), steps)  # a larger error is seen itself
         seen[hidden] = 0.0
         self.resolution = max(self.resolution, float(seen.max()))
         if bool(fine.all()):
             return []
-        shown_by_fine_steps = CLEARLY * (FINE_SCREENING.error * peak + self.noise / FINE_STEPS[-1])
+        shown_by_fine_steps = CLEARLY * (ENOUGH * peak + self.noise / FINE_STEPS[-1])
         little = (error >= shown_by_fine_steps) & (error <= TRACE * peak)
         slight = (visible & ((error <= allowed) | little)).all(1).tolist()
         excess = xp.nan_to_num(xp.amax(error / allowed, 1), nan=math.inf, posinf=math.inf).tolist()

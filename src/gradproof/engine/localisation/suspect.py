@@ -5,7 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from gradproof.engine.contraction import CLAIM_ACCURACY, CLAIM_ROUNDING, SPREAD, contract, inner, predicted, restricted
+from gradproof.engine.contraction import (
+    SPREAD,
+    contract,
+    inner,
+    predicted,
+    restricted,
+    rounding_of_claims,
+)
 from gradproof.engine.estimators.ladder import Ladder
 from gradproof.engine.estimators.rounding import ROUNDING
 from gradproof.engine.localisation.bisection import search
@@ -13,7 +20,7 @@ from gradproof.engine.options import Probing
 from gradproof.engine.probe import Probe
 from gradproof.engine.results import Entry
 from gradproof.engine.subject import Array
-from gradproof.engine.thresholds import SAMPLE, STEADY
+from gradproof.engine.thresholds import CLEARLY, SAMPLE, STEADY
 from gradproof.engine.views import OutputSubset
 
 OUTPUTS_SHOWN = 4  # affected outputs of one entry
@@ -42,7 +49,7 @@ class Suspect:
         contraction = contract(self.ladder, self.cotangent)
         self.claimed = probe.predicted(piece) / self.step
         self.numerical = contraction.slope / self.step
-        rounding = (CLAIM_ROUNDING * subject.numbers.precision + CLAIM_ACCURACY) * abs(self.claimed)
+        rounding = rounding_of_claims(subject.numbers.precision) * abs(self.claimed)
         self.bar = (contraction.bar + constant + probe.rounding_floor(whole)) / abs(self.step) + rounding
         self.excess = abs(self.claimed - self.numerical) - self.bar
 
@@ -118,7 +125,7 @@ class Suspect:
         claimed = predicted(subject, self.piece, unit) / self.step
         slope, bar = self._of(output)
         numerical, bar = slope / self.step, bar / abs(self.step)
-        bar += CLAIM_ROUNDING * subject.numbers.precision * abs(numerical)  # a slope is known to its digits at best
+        bar += CLEARLY * subject.numbers.precision * abs(numerical)  # a slope is known to its digits at best
         if not abs(claimed - numerical) > bar:
             return None
         return replace(self.entry, claimed=claimed, numerical=numerical, bar=bar, output=subject.outputs.locate(output))

@@ -21,11 +21,10 @@ from typing import Any
 from gradproof.engine.reference.errors import ANOTHER, RATE, ErrorStatistics
 from gradproof.engine.reference.quantiles import deviations_for
 from gradproof.engine.subject import Array
+from gradproof.engine.thresholds import FEW, SHARE
 
 BLOCK = 16  # entries: the least tile that kernels compute at once
 SYSTEMATIC = 2.0  # units of rounding: one for a constant that is rounded to the format, one for its product
-DIMENSIONS = 3  # at most: leading ones are joined
-TIED = 0.9  # of the largest explained energy: as good as it, and the larger boxes are preferred
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +74,8 @@ def box_error(shape: tuple[int, ...], statistics: ErrorStatistics, entries: int,
     if not found:
         return None
     energies = [float((sums.error**2 / sums.information)[wrong].sum()) for _, sums, wrong in found]
-    good = [each for each, energy in zip(found, energies, strict=True) if energy >= TIED * max(energies)]
+    alike = (1 - SHARE) * max(energies)  # as good as the best; of these the larger boxes are preferred
+    good = [each for each, energy in zip(found, energies, strict=True) if energy >= alike]
     name, sums, wrong = min(good, key=lambda each: int(each[2].sum()))
     information = float(sums.information[wrong].sum())
     return BoxError(
@@ -87,7 +87,8 @@ def box_error(shape: tuple[int, ...], statistics: ErrorStatistics, entries: int,
 
 
 def _joined(shape: tuple[int, ...]) -> tuple[int, ...]:
-    lead = len(shape) - DIMENSIONS + 1
+    """Return a shape of a few dimensions: leading ones are joined."""
+    lead = len(shape) - FEW + 1
     return (math.prod(shape[:lead]), *shape[lead:]) if lead > 1 else shape or (1,)
 
 

@@ -18,24 +18,17 @@ from dataclasses import dataclass
 
 from gradproof.engine.estimators.noise import QUANTUM
 from gradproof.engine.reference.mean import Mean
-from gradproof.engine.reference.quantiles import deviations_for, largest_of, quantile
+from gradproof.engine.reference.quantiles import deviations_for, largest_of, median, quantile
 from gradproof.engine.subject import Array
-from gradproof.engine.thresholds import FEW, MARGIN, OUTLIER, SHARE
+from gradproof.engine.thresholds import CLEARLY, FEW, MANY, MARGIN, SHARE, SLIGHT
 
 RATE = 1e-6  # of reports about a right implementation that may hold a false alarm
-USUAL = 0.5  # of the entries: half of them exceed the pooled error of the plain reference
 PRIOR = 4.0  # draws that the pooled error counts for, beside the draws of the entry itself
-MIDDLE = 0.5  # of the entries: the level of the implementation's own errors, which a few wrong entries do not change
 TAIL = (0.5, 0.75, 0.9, 0.95, 0.98)  # of the entries: where the errors of the implementation are held against expected
 BEYOND = 8  # entries beyond a quantile: fewer may be wrong ones, and do not widen any bar
-POOLED = 32  # entries: fewer do not show a level
-CONFIRMED = 16  # draws: from here on the scatter of one entry's error over draws is known to a fifth
 # times the expected error that another implementation may err: a margin for other approximations of elementary
 # functions (FlashAttention's tests allow twice the plain error). It does not show in 16 bits, unless entries are few
 ANOTHER = 1.5
-# units of rounding that intermediate numbers change an entry by if it has lost two bits by cancellation: from there on
-# algorithms differ as much as their intermediate numbers do, and not as much as their results
-CANCELLED = 4.0
 COARSE = 2.0**-12  # units of rounding above it are of 16 bits: nobody accumulates in them
 # times the plain error that the level may be: a sum of 4,096 terms in sequence errs 8 times as much as one in blocks
 # of 64 (the error grows with the root of the length), which matters where results are as precise as accumulators
@@ -201,7 +194,7 @@ class ErrorStatistics:
         if not self._intermediate.count:
             return False
         plain, exact = float(self.plain_squares.value.sum()), float((self.finite_exact**2).sum())
-        unexplained = plain > max(SHARE**2 * exact, OUTLIER**2 * float(self.scale.sum()))
+        unexplained = plain > max(SHARE**2 * exact, float(self.scale.sum()) / SLIGHT**2)
         return unexplained and 1 / FEW <= self.typical_error / self.typical_plain <= FEW
 
     @property
@@ -217,7 +210,7 @@ class ErrorStatistics:
             variance = variance + self._pooled(self._noise.value)
         expected = xp.sqrt(variance)
         most = REORDERED if self.unit > COARSE else ACCUMULATED
-        if self.size < POOLED:
+        if self.size < 2 * MANY:  # they do not show a level
             level, widened = 0.0, ANOTHER
         else:
             levels = [
@@ -226,9 +219,11 @@ class ErrorStatistics:
                 if self.size * (1 - share) >= BEYOND
             ]
             level, widened = levels[0], min(max(*levels, 1.0), most)
-        cancelled = self._positive(xp.sqrt(self._intermediates()) - CANCELLED * self.unit * abs(self.finite_exact))
+        # an entry that is clearly less precise than rounding makes it has cancelled: algorithms then differ as much as
+        # their intermediate numbers do, and not as much as their results
+        cancelled = self._positive(xp.sqrt(self._intermediates()) - CLEARLY * self.unit * abs(self.finite_exact))
         deviation = widened * expected + (most - widened) * cancelled
-        if self.errors.count >= CONFIRMED:
+        if self.errors.count >= MANY:  # draws, which show the scatter of one entry's error to a fifth
             deviation = xp.maximum(deviation, xp.minimum(MARGIN * self._own_scatter(), most * expected))
         bar = self.storage(self.numerical) + deviations * deviation
         return Allowance(bar=bar, deviations=deviations, level=level, most=most)
@@ -257,7 +252,7 @@ class ErrorStatistics:
     def expected_variance(self) -> Array:
         """Return the square of the error that each entry is expected to have beyond storage."""
         scale, count, own = self._rounded(), self._plain.count, self._plain.value
-        pooled = quantile(own / scale, USUAL) * scale
+        pooled = median(own / scale) * scale  # half of the entries exceed it
         plain = (count * own + PRIOR * pooled) / (count + PRIOR)
         # the errors of the plain reference are those of its intermediate numbers, which may have cancelled by accident
         rounded = (2 * QUANTUM) ** 2 * scale  # by less than a unit to either side
@@ -277,7 +272,7 @@ class ErrorStatistics:
 
     def _pooled(self, own: Array) -> Array:
         scale = self._rounded()
-        return own + quantile(own / scale, USUAL) * scale
+        return own + median(own / scale) * scale
 
     def _finite(self, values: Array) -> Array:
         return self.arrays.where(self.arrays.isfinite(values), values, self.arrays.zeros_like(values))

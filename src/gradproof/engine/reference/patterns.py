@@ -8,9 +8,7 @@ from collections.abc import Iterator, Sequence
 from gradproof.engine.reference.errors import ErrorStatistics
 from gradproof.engine.results import Diagnosis
 from gradproof.engine.subject import Array
-from gradproof.engine.thresholds import FEW
-
-FITS = 0.9  # of the squared error, or of the wrong entries, that a pattern explains before it is named
+from gradproof.engine.thresholds import FEW, SHARE
 
 
 def diagnoses(shape: tuple[int, ...], statistics: ErrorStatistics, wrong: Array) -> tuple[Diagnosis, ...]:
@@ -30,7 +28,7 @@ def _relations(shape: tuple[int, ...], statistics: ErrorStatistics, wrong: Array
         return
     factor = float((theirs * right).sum()) / size
     fit = _fit(theirs - factor * right, theirs - right)
-    if fit >= FITS:
+    if fit >= 1 - SHARE:
         yield _multiple(factor, fit)
     count = int(claimed.shape[0])
     for dimension, length in enumerate(shape):
@@ -40,7 +38,7 @@ def _relations(shape: tuple[int, ...], statistics: ErrorStatistics, wrong: Array
         for offset in (step, -step):
             shifted = statistics.arrays.roll(exact, offset)
             fit = _fit((claimed - shifted)[wrong], (claimed - exact)[wrong])
-            if fit >= FITS:
+            if fit >= 1 - SHARE:
                 yield Diagnosis(
                     name="shifted",
                     message=f"The entries are those of the neighbour in dimension {dimension}: shifted by one.",

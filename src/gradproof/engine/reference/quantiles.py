@@ -27,6 +27,11 @@ def largest_of(draws: int, share: float) -> float:
     return NormalDist().inv_cdf((1 + share ** (1 / max(draws, 1))) / 2)
 
 
+def median(values: Array) -> float:
+    """Return the median of the finite values."""
+    return quantile(values, 0.5)
+
+
 def quantile(values: Array, share: float) -> float:
     """Return a quantile of the finite values, from a regular sample if there are many."""
     step = max(1, int(values.shape[0]) // SAMPLE) | 1  # odd, so that it visits all columns of a power of two
