@@ -177,7 +177,7 @@ class Evidence:
                 self.notes.append(f"{self._named(group)} verified on {'its' if group.is_single else 'their'} own.")
             elif not groups.split(group):
                 path = self.subject.inputs.locate(group.span[0]).path
-                about = "" if path in found.message else f" (with respect to {path})"
+                about = "" if path == found.argument else f" (with respect to {path})"
                 obstacles.append(replace(found, message=f"{found.message.removesuffix('.')}{about}."))
         if obstacles or groups.exhausted:
             return self._blocked((*obstacles, obstacle)[0])

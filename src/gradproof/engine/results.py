@@ -41,11 +41,15 @@ class Reason(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Why a check cannot pass or fail: the reason, a message for users, and a hint what to do."""
+    """Why a check cannot pass or fail: the reason, a message for users, and a hint what to do.
+
+    `argument` is the input that the message names, if it names one.
+    """
 
     reason: Reason
     message: str
     hint: str
+    argument: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import math
 from collections.abc import Iterator
 from itertools import islice
@@ -27,7 +28,14 @@ ADVICE = (
 )
 
 LEFT_OUT = "Look for a weight, a scale or a norm of the forward that the backward does not multiply or divide by."
-VALUE = "the function's value"
+
+
+class _Instead(enum.Enum):
+    """What stands in the place of a tensor at the point of a mistaken derivative."""
+
+    ONE = "one"
+    VALUE = "value"
+    OTHER = "other"
 
 
 def overwritten_state(case: Case) -> Iterator[Diagnosis]:
@@ -52,11 +60,11 @@ def wrong_point(case: Case) -> Iterator[Diagnosis]:
     if not case.reverse:
         return
     outputs = sum(part.size for part in case.operand_parts)
-    for text, place in islice(_places(case), MANY):
+    for instead, text, place in islice(_places(case), MANY):
         left = _off(case, 0, place)
         if left > SLIGHT or (outputs < OPERANDS and _off(case, 1, place) > SLIGHT):  # few numbers may agree by chance
             continue
-        name, also, hint = _cause(case, text)
+        name, also, hint = _cause(case, instead)
         message = f"{case.subject_line} is right for another point: for {text}{also}."
         yield Diagnosis(name=name, message=message, fit=CERTAIN * (1 - left), hint=hint)
 
@@ -78,11 +86,11 @@ def _off(case: Case, number: int, place: Array) -> float:
     return left / whole if 0 < whole < math.inf else math.inf
 
 
-def _cause(case: Case, text: str) -> tuple[str, str, str]:
-    """Return a name, what the message adds, and a hint, for a claim that is right at the point in `text`."""
-    if text.startswith("1 in"):
+def _cause(case: Case, instead: _Instead) -> tuple[str, str, str]:
+    """Return a name, what the message adds, and a hint, for a claim that is right at another point."""
+    if instead is _Instead.ONE:
         return "wrong-factor", ", as if this factor were left out", LEFT_OUT
-    if text.startswith(VALUE) and _is_normalization(case):
+    if instead is _Instead.VALUE and _is_normalization(case):
         return "wrong-factor", ", as if a norm or a deviation that it divides by were left out", LEFT_OUT
     return "stale", "", ADVICE
 
@@ -110,26 +118,30 @@ def approximate(case: Case, block: Block) -> Iterator[Diagnosis]:
     )
 
 
-def _places(case: Case) -> Iterator[tuple[str, Array]]:
-    """Yield points at which a derivative may be taken by mistake: a description and the difference from the point."""
+def _places(case: Case) -> Iterator[tuple[_Instead, str, Array]]:
+    """Yield points at which a derivative may be taken by mistake: how they arise, in words, and their difference."""
     measurements, part = case.measurements, case.result_part
     point, values = measurements.subject.point, measurements.subject.centre
     own = part.of(point)
-    found: list[tuple[str, Part, Array]] = [
-        (f"{VALUE} {output.path} in place of {part.path}", part, output.of(values))
+    found: list[tuple[_Instead, str, Part, Array]] = [
+        (_Instead.VALUE, f"the function's value {output.path} in place of {part.path}", part, output.of(values))
         for output in measurements.outputs[:2]
         if _is_like(part, output)
     ]
     for other in [other for other in measurements.inputs if other != part and _is_like(part, other)][:2]:
-        found.append((f"{other.path} in place of {part.path}", part, other.of(point)))
-        found.append((f"{part.path} in place of {other.path}", other, own))
-    for other in [each for each in measurements.inputs[:FEW] if each != part and not each.is_complex]:
-        found.append((f"1 in place of {other.path}", other, 1.0 + 0.0 * other.of(point)))
+        found.append((_Instead.OTHER, f"{other.path} in place of {part.path}", part, other.of(point)))
+        found.append((_Instead.OTHER, f"{part.path} in place of {other.path}", other, own))
+    found += [
+        (_Instead.ONE, f"1 in place of {other.path}", other, 1.0 + 0.0 * other.of(point))
+        for other in measurements.inputs[:FEW]
+        if other != part and not other.is_complex
+    ]
     for other in [part, *(each for each in measurements.inputs[:3] if each.path != part.path)]:
-        found += [(text.format(other.path), other, value) for text, value in _changes(other, other.of(point))]
-    for text, other, value in found:
+        changes = _changes(other, other.of(point))
+        found += [(_Instead.OTHER, text.format(other.path), other, value) for text, value in changes]
+    for instead, text, other, value in found:
         if other.is_complex or not _leaves_the_domain(other.of(point), value):
-            yield text, measurements.directions(other, [value - other.of(point)])[0]
+            yield instead, text, measurements.directions(other, [value - other.of(point)])[0]
 
 
 def _is_normalization(case: Case) -> bool:

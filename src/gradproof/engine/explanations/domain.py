@@ -67,6 +67,7 @@ class NoFiniteSlope:
             f"The claimed derivative is not finite in {claim.count} ({claim.place} first), and the function has no "
             "clear slope there either.",
             INSIDE,
+            argument=claim.place.path,
         )
 
 

@@ -96,6 +96,7 @@ class SignedZero:
             f"The values for inputs of −0.0 ({first} first) are not those for +0.0, and a step along another input "
             "turns −0.0 into +0.0.",
             "Pass +0.0 instead of −0.0, or a number beside zero.",
+            argument=first.path,
         )
 
 
@@ -201,6 +202,7 @@ def kink_at(place: Place | None, output: Place, sides: tuple[float, float], clai
         "Check at a point beside the kink. At the kink itself any value between the slopes is a convention."
         if where == "between"
         else "No convention gives a value outside the slopes: look at the backward for this case.",
+        argument=place.path if place else None,
     )
 
 

@@ -10,18 +10,14 @@ from gradproof.frameworks.torch.introspection.autograd_graph import custom_funct
 from gradproof.frameworks.torch.storage import is_strided
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
-HINT = "Differentiate with respect to the stored values, or convert to a layout that torch can differentiate."
-WORDS = {  # of errors by which torch refuses a derivative, and what to do
-    "When use_reentrant=True": "Check the function with use_reentrant=False.",
-    "torch.compile with aot_autograd does not currently support double backward": "Check the function uncompiled.",
-}
+CONVERT = "Differentiate with respect to the stored values, or convert to a layout that torch can differentiate."
 
 
 def is_unsupported(subject: TorchSubject, mode: str, found: Judgement) -> bool:
     """Return True if a derivative of torch's own raised: torch does not support it, as for many sparse tensors."""
     if not has_raised(found):
         return False
-    if any(words in found.findings[0].message for words in WORDS):
+    if _is_refused(found):
         return True
     if all_strided(subject) and all(is_strided(slot.tensor) for slot in subject.slots):
         return False
@@ -33,9 +29,8 @@ def is_unsupported(subject: TorchSubject, mode: str, found: Judgement) -> bool:
 
 def unsupported(found: Judgement, label: str) -> Judgement:
     """Return the judgement of a derivative that torch does not support."""
-    message = found.findings[0].message
-    hint = next((hint for words, hint in WORDS.items() if words in message), HINT)
-    message = f"Torch has no derivative ({label}) of this. {message}"
+    message = f"Torch has no derivative ({label}) of this. {found.findings[0].message}"
+    hint = found.findings[0].hint if _is_refused(found) else CONVERT
     return Judgement(obstacle=Obstacle(Reason.UNSUPPORTED, message, hint), notes=found.notes)
 
 
@@ -52,7 +47,12 @@ def joined(judgements: list[Judgement]) -> Judgement:
 
 def has_raised(found: Judgement) -> bool:
     """Return True if the derivative raised, or if there is no rule for it."""
-    return any(finding.kind.endswith(("-raised", "-rule")) for finding in found.findings)
+    return any(finding.kind.endswith(("-raised", "-rule", "-refused")) for finding in found.findings)
+
+
+def _is_refused(found: Judgement) -> bool:
+    """Return True if torch said by itself that it does not differentiate this, and what to do instead."""
+    return found.findings[0].kind.endswith("-refused")
 
 
 def all_strided(subject: TorchSubject) -> bool:

@@ -18,6 +18,10 @@ ABSENT = (
     "Nested forward mode",
     "is not implemented",
 )  # words in the messages of rules that are not there
+WAYS_OUT = {
+    "When use_reentrant=True": "Check the function with use_reentrant=False.",
+    "torch.compile with aot_autograd does not currently support double backward": "Check the function uncompiled.",
+}  # what to do, by words of the errors by which torch refuses a derivative
 MEANINGS = {
     "input_is_complex == grad_is_complex": "a complex gradient was given for a real input (return its real part): ",
     "its forward grad to be floating point": "the jvp gave None for the tangent of an output that can be "
@@ -30,7 +34,14 @@ MEANINGS = {
 def derivative_error(error: Exception, *, absent: bool = False) -> DerivativeError:
     """Wrap an error of autograd with an explanation of its cause; `absent` says that there is no rule to raise."""
     absent = absent or isinstance(error, NotImplementedError) or any(word in str(error) for word in ABSENT)
-    return DerivativeError(f"{type(error).__name__}: {cause_of(error)}{error}", absent=absent)
+    return DerivativeError(
+        f"{type(error).__name__}: {cause_of(error)}{error}", absent=absent, way_out=way_out_of(error)
+    )
+
+
+def way_out_of(error: BaseException) -> str:
+    """Return what to do about an error by which torch refuses to differentiate; empty for others."""
+    return next((hint for words, hint in WAYS_OUT.items() if words in str(error)), "")
 
 
 def cause_of(error: BaseException) -> str:
