@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import cast
 
 from gradproof.engine.contraction import CLAIM_ACCURACY
@@ -126,9 +127,11 @@ def _leftover(subject: Subject, found: Judgement, seed: int) -> Leftover | None:
     xp, root = subject.arrays, subject.numbers.precision**0.5
     if not subject.inputs.size or not subject.outputs.size:
         return None
-    steps = perturbations(subject, seed, root / subject.numbers.precision)[:FEW]
-    if _is_too_large(subject, found, steps[0]):
+    drawn = perturbations(subject, seed, root / subject.numbers.precision)
+    first = next(drawn)
+    if _is_too_large(subject, found, first):
         return None
+    steps = [first, *islice(drawn, FEW - 1)]
     rounding, sizes = _rounding(xp, lambda at: subject.evaluate(at, 1.0), steps), abs(subject.centre)
     value, alone = _amplified(subject, subject.outputs, rounding, sizes, float(abs(subject.point).max()))
     if _hides(subject, value, alone):
@@ -153,13 +156,16 @@ def _leftover(subject: Subject, found: Judgement, seed: int) -> Leftover | None:
 def _is_too_large(subject: Subject, found: Judgement, step: Array) -> bool:
     """Return True if the entries that were found are off by far more than rounding makes, of values and of claims.
 
-    The rounding of the values along one direction shows its size. It may be that of every output, over the first step.
+    Second differences along one direction are no less than the rounding of the values, which may be as large in every
+    output, over the first step.
     """
     errors = [abs(entry.claimed - entry.numerical) for entry in found.entries]
     if not errors:
         return False
     xp, unit = subject.arrays, subject.numbers.precision
-    rounding = float(_rounding(xp, lambda at: subject.evaluate(at, 1.0), [step]).max())
+    behind, middle, ahead = (subject.evaluate((FEW + t) * step, 1.0) for t in FIVE[1:-1])
+    second = abs(behind - 2 * middle + ahead) / math.sqrt(6)
+    rounding = float(xp.where(xp.isfinite(second), second, 0.0).max())
     reach = float(abs(step).max()) / unit**0.5 * first_step(unit)
     of_values = rounding * math.sqrt(subject.outputs.size) / reach if reach else math.inf
     of_claims = CLAIM_ACCURACY * max(max(abs(entry.claimed), abs(entry.numerical)) for entry in found.entries)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from itertools import islice
+from itertools import islice, takewhile
 
 from gradproof.engine.contraction import CAUTION, SPREAD, Contraction, contract, inner
 from gradproof.engine.estimators.rounding import ROUNDING
@@ -106,8 +106,9 @@ class Oscillation:
 
         steps = [least * RATIO**k for k in range(math.ceil(-math.log(least, RATIO)))]
         changes = ((t, _change(subject, piece, t)) for t in steps)  # none proves nothing: equal numbers differ by zero
-        near = list(islice((distance(change, t) for t, change in changes if bool(change.any())), 2))
-        if len(near) < 2 or not max(near) <= gap / CLEARLY:
+        distances = (distance(change, t) for t, change in changes if bool(change.any()))
+        near = list(takewhile(lambda each: each <= gap / CLEARLY, islice(distances, 2)))
+        if len(near) < 2:
             return None
         if not distance(usual, 1.0) > CLEARLY * max(near):  # errors of several outputs may cancel
             return None
