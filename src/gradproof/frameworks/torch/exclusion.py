@@ -16,7 +16,7 @@ PATIENCE = 0.1  # seconds until another look at objects whose user may have ende
 
 _registry = threading.Lock()
 _numbers = itertools.count()
-_users: weakref.WeakValueDictionary[int, Exclusion] = weakref.WeakValueDictionary()
+_users: dict[int, weakref.ref[Exclusion]] = {}  # of objects by their ids; one that has died uses nothing
 
 
 class Exclusion:
@@ -29,13 +29,13 @@ class Exclusion:
     def __init__(self, objects: Iterable[Any]) -> None:
         self._objects = {id(each): each for each in objects}  # held, so that no id is given away
         self._thread, self._number = threading.get_ident(), next(_numbers)
-        self._over = threading.Event()
+        self._over: threading.Event | None = None  # which the first thread that waits makes
         self._taken: list[int] = []
 
     def __enter__(self) -> None:
         try:
-            while (other := self._taken_from()) is not None:
-                other._over.wait(PATIENCE)
+            while (other_is_over := self._take()) is not None:
+                other_is_over.wait(PATIENCE)
         except BaseException:
             self._leave()
             raise
@@ -45,9 +45,9 @@ class Exclusion:
 
     def leave_all_within(self) -> None:
         """Leave the exclusions of this thread that were entered after this one."""
-        within = {id(user): user for user in list(_users.values()) if user._thread == self._thread}
-        for user in within.values():
-            if user._number > self._number:
+        users = {id(user): user for reference in list(_users.values()) if (user := reference()) is not None}
+        for user in users.values():
+            if user._thread == self._thread and user._number > self._number:
                 user._leave()
 
     @staticmethod
@@ -58,26 +58,38 @@ class Exclusion:
     @staticmethod
     def of_another_thread(shared: object) -> bool:
         """Return True if another thread uses an object."""
-        user = _users.get(id(shared))
+        user = _user_of(id(shared))
         return user is not None and user._thread != threading.get_ident()
 
-    def _taken_from(self) -> Exclusion | None:
-        """Take all objects, and return None; or return one that another thread uses."""
+    def _take(self) -> threading.Event | None:
+        """Take all objects, and return None; or return what is set when another thread leaves one of them."""
         with _registry:
-            users = {key: user for key in self._objects if (user := _users.get(key)) is not None}
-            for user in users.values():
-                if user._thread != self._thread:
-                    return user
-            self._taken = [key for key in self._objects if key not in users]
-            _users.update(dict.fromkeys(self._taken, self))
+            free = []
+            for key in self._objects:
+                user = _user_of(key)
+                if user is None:
+                    free.append(key)
+                elif user._thread != self._thread:
+                    user._over = user._over or threading.Event()
+                    return user._over
+            self._taken, reference = free, weakref.ref(self)
+            for key in free:
+                _users[key] = reference
         return None
 
     def _leave(self) -> None:
         with _registry:
             for key in self._taken:
-                if _users.get(key) is self:
+                if _user_of(key) is self:
                     del _users[key]
-        self._over.set()
+            over, self._over = self._over, None
+        if over is not None:
+            over.set()
+
+
+def _user_of(key: int) -> Exclusion | None:
+    reference = _users.get(key)
+    return None if reference is None else reference()
 
 
 @contextmanager
