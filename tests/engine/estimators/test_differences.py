@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gradproof.engine.contraction import CLAIM_ACCURACY, CLAIM_ROUNDING, contract
+from gradproof.engine.contraction import contract, rounding_of_claims
 from gradproof.engine.estimators.ladder import Ladder
 from gradproof.engine.estimators.rounding import precision_shown
 from gradproof.engine.estimators.steps import first_step
@@ -45,7 +45,7 @@ def misses(ladder, truth):
     """Outputs whose true slope lies outside the bar and the few roundings, or ten digits, that any claim is allowed."""
     estimates = ladder.estimates()
     truth = truth * ladder.direction
-    allowed = estimates.bar + (CLAIM_ROUNDING * ladder.subject.numbers.precision + CLAIM_ACCURACY) * abs(truth)
+    allowed = estimates.bar + rounding_of_claims(ladder.subject.numbers.precision) * abs(truth)
     return np.flatnonzero(~(abs(estimates.value - truth) <= allowed)).tolist()
 
 
