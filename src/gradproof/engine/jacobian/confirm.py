@@ -10,27 +10,23 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from gradproof.engine.estimators.directional import Measured
 from gradproof.engine.estimators.rounding import precision_shown
-from gradproof.engine.estimators.steps import FINEST, RATIO
+from gradproof.engine.estimators.steps import RATIO
 from gradproof.engine.explanations import unexplained
 from gradproof.engine.explanations.comparison import Comparison
 from gradproof.engine.explanations.conditioning import is_cancelled
 from gradproof.engine.explanations.nondifferentiable import kink_at
 from gradproof.engine.explanations.quantisation import LENGTHS
 from gradproof.engine.findings import entry_findings
-from gradproof.engine.jacobian.columns import batches
-from gradproof.engine.jacobian.entries import Entries
-from gradproof.engine.jacobian.screen import Discrepancy
+from gradproof.engine.jacobian.remeasured import RemeasuredColumns, StepSlopes
 from gradproof.engine.localisation.suspect import OUTPUTS_SHOWN
 from gradproof.engine.probing import repeats
-from gradproof.engine.results import Entry, Reading, Resolution, TaylorPoint
+from gradproof.engine.results import Entry, Reading, TaylorPoint
 from gradproof.engine.subject import Array
 from gradproof.engine.thresholds import (
     ALIKE,
     CLEARLY,
     COARSEST,
-    ENOUGH,
     FEW,
     GROSS,
     SAMPLE,
@@ -52,58 +48,16 @@ class Confirmed:
 
 
 @dataclass(frozen=True, slots=True)
-class _StepSlopes:
-    """The slopes of all outputs along some columns, each at a step of its own to both sides.
-
-    `half_jumps` are half of the slope after the point less the slope before it. `noise` bounds the rounding error of
-    both.
-    """
-
-    steps: Array
-    slopes: Array
-    half_jumps: Array
-    noise: Array
-
-    def some(self, numbers: list[int]) -> _StepSlopes:
-        """Return the slopes along some of the columns."""
-        return _StepSlopes(self.steps[numbers], self.slopes[numbers], self.half_jumps[numbers], self.noise[numbers])
-
-
-@dataclass(frozen=True, slots=True)
 class _Proof:
     """A column with a confirmed error: the wrong outputs, and the slopes on all steps."""
 
     number: int
     rows: Array
-    seen: list[_StepSlopes]
+    seen: list[StepSlopes]
 
 
-class Confirmation:
-    """Some columns with discrepancies, measured again at other step sizes."""
-
-    def __init__(self, entries: Entries, discrepancies: dict[int, Discrepancy]) -> None:
-        """Take the discrepancies of some columns, each measured by itself, and measure a second, longer step."""
-        self.entries, self.block, self.subject = entries, entries.block, entries.block.subject
-        self.seed, self.options, self.doubts, self.direction = (
-            entries.seed,
-            entries.options,
-            entries.doubts,
-            entries.direction,
-        )
-        self.xp, self.jacobian = self.subject.arrays, entries.claimed
-        self.discrepancies, self.columns = list(discrepancies.values()), list(discrepancies)
-        self.claimed = self.jacobian[:, self.columns].T
-        self.steps = abs(self.direction[self.columns])
-        (self.longer,) = self._measure(list(range(len(self.columns))), [[LENGTHS[1]] * len(self.columns)])
-        first = 1.0 * self.claimed
-        for number, off in enumerate(self.discrepancies):
-            first[number, off.rows] = off.slopes / self.direction[self.columns[number]]
-        drops = first - self.longer.slopes
-        self.slopes = first + drops / (LENGTHS[1] ** 2 - 1)
-        self.bars = abs(drops) + LENGTHS[1] * self.longer.noise
-        self.bars = self.bars + CLEARLY * self.subject.numbers.precision * abs(self.slopes)
-        self.gaps = abs(self.claimed - self.slopes)
-        self._finite = self.xp.isfinite(self.subject.centre[self.block.rows])
+class Confirmation(RemeasuredColumns):
+    """Some columns with discrepancies, in which an error or a kink is confirmed on a few more steps."""
 
     def confirmed(self) -> Confirmed | None:
         """Return the confirmed errors, or else a confirmed kink, or None."""
@@ -113,11 +67,11 @@ class Confirmation:
         """Return the findings of the worst columns, and of the worst column of every argument, if confirmed."""
         tolerated = self.options.atol + self.options.rtol * abs(self.slopes)
         smooth = abs(self.longer.half_jumps) <= ALIKE * self.xp.maximum(abs(self.slopes), self.gaps) + self.longer.noise
-        clear = self._finite & (self.gaps > COARSEST * self.xp.maximum(abs(self.claimed), abs(self.slopes)))
+        clear = self.finite & (self.gaps > COARSEST * self.xp.maximum(abs(self.claimed), abs(self.slopes)))
         off = clear & smooth & (self.gaps > CLEARLY * self.bars + tolerated)
         sizes = (self.xp.amax(self.xp.where(off, self.gaps, 0.0), 1) * self.steps).tolist()
         ranked = sorted((number for number, size in enumerate(sizes) if size), key=lambda number: -sizes[number])
-        worst = {self._argument(number): number for number in reversed(ranked)}.values()
+        worst = {self.argument(number): number for number in reversed(ranked)}.values()
         proofs = self._unexplained(self._proofs(list(dict.fromkeys([*ranked[:SHOWN], *worst])), tolerated))
         if not proofs:
             return None
@@ -130,8 +84,8 @@ class Confirmation:
         judgement = Judgement(
             findings=tuple(entry_findings(self.subject, kept, more=len(self.doubts) > len(kept))),
             readings=tuple(map(self._reading, proofs[:1])),
-            resolution=self._resolution(CLEARLY * float(self.xp.amax(self.bars[[proof.number for proof in proofs]]))),
-            measured=self._measured(),
+            resolution=self.resolution(CLEARLY * float(self.xp.amax(self.bars[[proof.number for proof in proofs]]))),
+            measured=self.whole_jacobian(),
         )
         return Confirmed(judgement, tuple(self.columns[proof.number] for proof in proofs))
 
@@ -141,18 +95,18 @@ class Confirmation:
 
     def _proofs(self, numbers: list[int], tolerated: Array) -> list[_Proof]:
         """Return the columns in which an output has one slope on all steps, far from the claimed one."""
-        depths = {number: depth for number in numbers if (depth := self._depth(number)) >= FEW}
+        depths = {number: depth for number in numbers if (depth := self.depth(number)) >= FEW}
         if not depths:
             return []
         numbers, xp = list(depths), self.xp
         lengths = [[RATIO ** (-part * depth) for depth in depths.values()] for part in (0.5, 1.0)]
         long = (LENGTHS[2] * RATIO**5, LENGTHS[3] * RATIO**8)
-        near, nearest, *far = self._measure(numbers, [*lengths, *([length] * len(numbers) for length in long)])
+        near, nearest, *far = self.measure(numbers, [*lengths, *([length] * len(numbers) for length in long)])
         longer = self.longer.some(numbers)
         claimed, slopes, gaps = self.claimed[numbers], near.slopes, abs(self.claimed[numbers] - near.slopes)
         size, close = xp.maximum(abs(claimed), abs(slopes)), ALIKE * xp.minimum(abs(slopes), gaps)
         wrong = (
-            self._finite
+            self.finite
             & (gaps > COARSEST * size)
             & (gaps > TRACE * xp.amax(size, 1)[:, None])
             & (gaps > 2 * tolerated[numbers])
@@ -173,7 +127,7 @@ class Confirmation:
                 self._correct(number, *(seen.some([place]) for seen in (near, nearest)))
         return found
 
-    def _correct(self, number: int, near: _StepSlopes, nearest: _StepSlopes) -> None:
+    def _correct(self, number: int, near: StepSlopes, nearest: StepSlopes) -> None:
         """Replace the slopes of a column by those on shorter steps where they differ, as beside a kink."""
         others = abs(self.slopes[number] - near.slopes[0]) > self.bars[number] + near.noise[0]
         bars = abs(near.slopes[0] - nearest.slopes[0]) + near.noise[0] + nearest.noise[0]
@@ -186,7 +140,7 @@ class Confirmation:
         long = COARSEST * float((values / claimed).max()) / float(self.steps[number])
         if not 0 < long < math.inf:
             return False
-        longer = self._measure([number], [[long], [long / RATIO]])
+        longer = self.measure([number], [[long], [long / RATIO]])
         return any(bool(((seen.slopes[0] != 0) | (seen.half_jumps[0] != 0))[rows].any()) for seen in longer)
 
     def _unexplained(self, proofs: list[_Proof]) -> list[_Proof]:
@@ -233,7 +187,7 @@ class Confirmation:
         if not likely:
             return None
         lengths = [RATIO ** (-part * FEW) for part in (0.5, 1.0)]
-        near, nearest = self._measure(likely, [[length] * len(likely) for length in lengths])
+        near, nearest = self.measure(likely, [[length] * len(likely) for length in lengths])
         half = abs(near.half_jumps)
         kinks = (GROSS * nearest.noise <= STEADY * half) & (
             abs(self.claimed[likely] - near.slopes) <= (1 + STEADY) * half
@@ -256,7 +210,7 @@ class Confirmation:
             float(self.claimed[likely[first]][row]),
         )
         widest = 2 * max(float(half[place][self.discrepancies[likely[place]].rows].max()) for place in places)
-        resolution = self._resolution(widest)
+        resolution = self.resolution(widest)
         judgement = Judgement(obstacle=by, resolution=resolution)
         return Confirmed(judgement, tuple(self.columns[likely[place]] for place in places))
 
@@ -269,11 +223,6 @@ class Confirmation:
         claimed, numerical, bar = (float(each[number][worst[0]]) for each in (self.claimed, self.slopes, self.bars))
         entry = Entry.at(place, claimed=claimed, numerical=numerical, bar=bar, output=output)
         return replace(entry, also=tuple(also))
-
-    def _resolution(self, absolute: float) -> Resolution:
-        """Return the resolution: the smallest error that would have been found, relative to the largest claim."""
-        largest = float(self.xp.amax(abs(self.claimed)))
-        return Resolution.of(absolute, largest)
 
     def _reading(self, proof: _Proof) -> Reading:
         """Return the claimed and the measured slope of a column's worst output, as a probe's reading."""
@@ -293,49 +242,3 @@ class Confirmation:
             steps=tuple(taylor),
             rounding=float(self.block.noise[row]),
         )
-
-    def _measured(self) -> Measured | None:
-        """Return the whole Jacobian from values, if every column was measured by itself; else None."""
-        if (
-            not all(off.alone for off in self.doubts.values())
-            or self.claimed.shape[1] != self.subject.outputs.size
-            or not bool(self._finite.all())
-        ):
-            return None
-        steps = abs(self.direction)
-        peaks = self.xp.amax(abs(self.jacobian), 0)
-        slopes, bars = 1.0 * self.jacobian, self.block.noise[:, None] / steps + ENOUGH * peaks
-        for column, off in self.doubts.items():
-            slopes[off.rows, column] = off.slopes / self.direction[column]
-        slopes[:, self.columns], bars[:, self.columns] = self.slopes.T, self.bars.T
-        return Measured(slopes, bars)
-
-    def _argument(self, number: int) -> str:
-        return self.subject.inputs.locate(self.columns[number]).path
-
-    def _depth(self, number: int) -> float:
-        """Return how many times a column's step can be divided by `RATIO` before noise hides the error."""
-        off = self.discrepancies[number]
-        noise = GROSS * float(self.block.noise[off.rows].max())
-        room = off.error * float(self.steps[number]) / noise if noise else math.inf
-        return min(math.log(room, RATIO) if 0 < room < math.inf else 0.0, -FINEST)
-
-    def _measure(self, numbers: list[int], lengths: list[list[float]]) -> list[_StepSlopes]:
-        """Measure some columns at several step lengths, as multiples of their first steps, in one batch."""
-        xp, columns = self.xp, [self.columns[number] for number in numbers]
-        like = self.direction[columns]
-        steps = xp.concatenate([like * xp.asarray(each, dtype=like.dtype, device=like.device) for each in lengths])
-        moved, seen = columns * len(lengths), []
-        for start, stop in batches(0, len(moved), 2 * max(self.subject.inputs.size, self.subject.outputs.size)):
-            directions = xp.zeros_like(xp.stack([self.direction] * (stop - start)))
-            directions[list(range(stop - start)), moved[start:stop]] = steps[start:stop]
-            seen.append(self.block.slopes(directions))
-        changes, bends = map(xp.concatenate, zip(*seen, strict=True))
-        lengths_taken = abs(steps)[:, None]
-        slopes, half_jumps, noise = (
-            changes / steps[:, None],
-            bends / (2 * lengths_taken),
-            self.block.noise / lengths_taken,
-        )
-        cuts = [slice(k * len(columns), (k + 1) * len(columns)) for k in range(len(lengths))]
-        return [_StepSlopes(abs(steps)[cut], slopes[cut], half_jumps[cut], noise[cut]) for cut in cuts]
