@@ -162,3 +162,9 @@ def directions_of(xp: Array, direction: Array, groups: list[list[int]]) -> Array
     columns = [column for group in groups for column in group]
     block[where, columns] = direction[columns]
     return block
+
+
+def along(xp: Array, vector: Array, where: slice | list[int]) -> Array:
+    """Return a matrix with a row for each of some coordinates of a vector: that coordinate, and zero elsewhere."""
+    places = xp.arange(vector.shape[0], device=vector.device)
+    return xp.where(places[where][:, None] == places, vector, 0.0)

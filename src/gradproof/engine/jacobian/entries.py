@@ -8,7 +8,7 @@ from typing import cast
 from gradproof.engine.contraction import Claim, Contraction
 from gradproof.engine.estimators.ladder import Ladder
 from gradproof.engine.explanations.comparison import Comparison, Kind
-from gradproof.engine.jacobian.screen import Discrepancy, RowBlock
+from gradproof.engine.jacobian.row_block import Discrepancy, RowBlock
 from gradproof.engine.options import Probing
 from gradproof.engine.probe import Probe
 from gradproof.engine.results import Entry

@@ -10,7 +10,7 @@ from gradproof.engine.estimators.steps import FINEST, RATIO
 from gradproof.engine.explanations.quantisation import LENGTHS
 from gradproof.engine.jacobian.columns import batches
 from gradproof.engine.jacobian.entries import Entries
-from gradproof.engine.jacobian.screen import Discrepancy
+from gradproof.engine.jacobian.row_block import Discrepancy
 from gradproof.engine.results import Resolution
 from gradproof.engine.subject import Array
 from gradproof.engine.thresholds import CLEARLY, ENOUGH, GROSS

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from gradproof.engine.explanations.quantisation import QUANTISED, beyond_plateaus, rises_evenly
 from gradproof.engine.jacobian.columns import batches, directions_of
-from gradproof.engine.jacobian.screen import Discrepancy, RowBlock
+from gradproof.engine.jacobian.row_block import Discrepancy, RowBlock
 from gradproof.engine.results import Obstacle
 from gradproof.engine.subject import Array
 

@@ -1,4 +1,4 @@
-"""Screening: compare the claimed slopes of a range of outputs with one central difference along each direction."""
+"""A range of outputs: claimed slopes compared with one central difference along each direction."""
 
 from __future__ import annotations
 
