@@ -20,8 +20,6 @@ from gradproof.engine.results import Resolution
 from gradproof.engine.subject import Array, Subject
 from gradproof.engine.thresholds import FEW, MANY, UNRESOLVED
 
-AXES = (0, -1)  # of every input: blocks of rows, then of columns
-
 
 def in_parts(question: Question, whole: SegmentResult, seed: int, options: Probing) -> SegmentResult:
     """Test parts of the inputs where all of them together do not disagree: groups at once, then blocks.
@@ -36,7 +34,7 @@ def in_parts(question: Question, whole: SegmentResult, seed: int, options: Probi
         seen = [_by_groups(question, groups, whole, seed, options)] if groups else []
         if whole.outcome is not SegmentOutcome.AGREES:
             rest = every - groups.inputs.spread(every, groups.separate) if groups else every
-            within = [rest if groups and number in groups.covered else every for number in AXES]
+            within = dict.fromkeys(groups.covered if groups else (), rest)
             seen += _by_blocks(question, within, whole, seed, options)
     except _DecidedError as decided:
         return decided.result
@@ -76,14 +74,15 @@ def _by_groups(question: Question, groups: Groups, whole: SegmentResult, seed: i
 
 
 def _by_blocks(
-    question: Question, within: list[Array], whole: SegmentResult, seed: int, options: Probing
+    question: Question, within: dict[int, Array], whole: SegmentResult, seed: int, options: Probing
 ) -> list[float]:
     """Return for each dimension the error in one entry that all its blocks would have shown.
 
-    `within` says for each dimension which coordinates are tested.
+    `within` says which coordinates are tested, for the dimensions of which that is not all.
     """
     needed = []
-    for rest, blocks in zip(within, _partitions(question.subject), strict=False):
+    for dimension, blocks in _partitions(question.subject):
+        rest = within.get(dimension, 1.0)
         parts = [mask * rest for mask in blocks if bool((mask * rest > 0).any())]
         if parts:
             needed.append(max(_error_needed(question, part, whole, seed, options) for part in parts))
@@ -109,10 +108,10 @@ def _confirm(question: Question, part: Array, seed: int, options: Probing, align
         raise _DecidedError(result)
 
 
-def _partitions(subject: Subject) -> Iterator[list[Array]]:
+def _partitions(subject: Subject) -> Iterator[tuple[int, list[Array]]]:
     """Yield the blocks along the first dimensions of all inputs, then those along their last ones."""
     parts = [part for part in parts_of(subject.inputs) if part.axes]
-    for number in AXES:
+    for number in (0, -1):
         blocks = []
         for part in parts:
             axis = part.axes[number]
@@ -122,6 +121,6 @@ def _partitions(subject: Subject) -> Iterator[list[Array]]:
                 mask = subject.arrays.zeros_like(subject.point)
                 mask[part.start : part.stop] = 1.0 * (index * many // axis.length == block)
                 blocks.append(mask)
-        yield blocks
+        yield number, blocks
         if all(len(part.axes) < 2 for part in parts):
             return
