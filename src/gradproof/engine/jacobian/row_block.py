@@ -12,7 +12,7 @@ from gradproof.engine.estimators.steps import RATIO, SHORT, first_step
 from gradproof.engine.options import Probing
 from gradproof.engine.results import least_error
 from gradproof.engine.subject import Array, Subject
-from gradproof.engine.thresholds import ALIKE, CLEARLY, COARSEST, ENOUGH, ROUNDINGS, TRACE
+from gradproof.engine.thresholds import ALIKE, CLEARLY, COARSEST, ENOUGH, NEGLIGIBLE, ROUNDINGS, TRACE
 
 FINE_STEPS = (RATIO**-4, RATIO**-5)  # times the first step, for columns with small errors
 
@@ -126,12 +126,15 @@ class RowBlock:
             fits |= (abs(changes - expected) <= slack) & (abs(second_differences - second) <= slack + bending)
         return fits
 
-    def compare(self, directions: Array, steps: Array, predicted: Array, curvature: float = TRACE) -> list[Discrepancy]:
+    def compare(
+        self, directions: Array, steps: Array, predicted: Array, *, on_fine_steps: bool = False
+    ) -> list[Discrepancy]:
         """Return the directions along which slopes are not as claimed, have a kink, or are hidden by noise.
 
-        `steps` are the shortest steps of the coordinates that each direction moves. A second difference is that of a
-        kink if it is more than `curvature` times the largest slope.
+        `steps` are the shortest steps of the coordinates that each direction moves. On far finer steps than the usual
+        ones curvature is less, and an error has to be a clear one.
         """
+        least, curvature = (CLEARLY * ENOUGH, NEGLIGIBLE) if on_fine_steps else (ENOUGH, TRACE)
         xp, options = self.subject.arrays, self.options
         slopes, second_differences = self.slopes(directions)
         size = abs(predicted)
@@ -142,7 +145,7 @@ class RowBlock:
             hidden &= size > 0
         size *= CLAIM_ACCURACY
         allowed = size + self.noise
-        allowed += ENOUGH * peak
+        allowed += least * peak
         if options.rtol or options.atol:
             allowed += options.rtol * abs(slopes) + options.atol * steps
         error = abs(slopes - predicted)
@@ -153,7 +156,7 @@ class RowBlock:
         self.resolution = max(self.resolution, float(seen.max()))
         if bool(fine.all()):
             return []
-        shown_by_fine_steps = CLEARLY * (ENOUGH * peak + self.noise / FINE_STEPS[-1])
+        shown_by_fine_steps = CLEARLY * (CLEARLY * ENOUGH * peak + self.noise / FINE_STEPS[-1])
         little = (error >= shown_by_fine_steps) & (error <= TRACE * peak)
         slight = (visible & ((error <= allowed) | little)).all(1).tolist()
         excess = xp.nan_to_num(xp.amax(error / allowed, 1), nan=math.inf, posinf=math.inf).tolist()

@@ -12,7 +12,7 @@ from gradproof.engine.jacobian.row_block import FINE_STEPS, Discrepancy, RowBloc
 from gradproof.engine.options import Probing
 from gradproof.engine.results import Resolution
 from gradproof.engine.subject import Array, Subject
-from gradproof.engine.thresholds import FEW, HANDFUL, MARGIN, NEGLIGIBLE, TRACE
+from gradproof.engine.thresholds import FEW, HANDFUL, MARGIN
 
 Progress = Callable[[int, int], None]
 
@@ -90,7 +90,7 @@ class Screening:
 
     def alone(self, claimed: Array, columns: Sequence[int], block: RowBlock) -> dict[int, Discrepancy]:
         """Return the discrepancies of some columns, each moved by itself, since in a group another may cause them."""
-        return self._screen(claimed, columns, block, self.direction)
+        return self._screen(claimed, columns, block)
 
     def _without_false_alarms(
         self, claimed: Array, doubts: dict[int, Discrepancy], block: RowBlock
@@ -102,20 +102,16 @@ class Screening:
         slightly = [column for column, off in doubts.items() if off.slight]
         if not 0 < len(slightly) <= HANDFUL or self.options.step is not None:
             return doubts
-        wrong = {
-            column
-            for t in FINE_STEPS
-            for column in self._screen(claimed, slightly, block, self._direction(t), NEGLIGIBLE)
-        }
+        wrong = {column for t in FINE_STEPS for column in self._screen(claimed, slightly, block, t)}
         right = [doubts[column] for column in slightly if column not in wrong]
         block.resolution = max([block.resolution, *(MARGIN * off.error for off in right)])
         return {column: off for column, off in doubts.items() if not off.slight or column in wrong}
 
     def _screen(
-        self, claimed: Array, columns: Sequence[int], block: RowBlock, direction: Array, curvature: float = TRACE
+        self, claimed: Array, columns: Sequence[int], block: RowBlock, t: float = 1.0
     ) -> dict[int, Discrepancy]:
-        """Return the discrepancies of some columns, each moved by itself by its coordinate of a direction."""
-        found, count = {}, len(columns)
+        """Return the discrepancies of some columns, each moved by itself by `t` times its first step."""
+        found, count, direction = {}, len(columns), self.direction if t == 1 else self._direction(t)
         for start, stop in batches(0, count, 2 * max(self.rows, self.columns)):  # to either side
             few = columns[start:stop]
             where = slice(few.start, few.stop) if isinstance(few, range) else list(few)
@@ -123,7 +119,7 @@ class Screening:
             steps = self.subject.arrays.where(moves == 0, math.inf, abs(moves))
             predicted = (claimed[:, where] * moves).T
             for off in block.compare(
-                along(self.subject.arrays, direction, where), steps[:, None], predicted, curvature
+                along(self.subject.arrays, direction, where), steps[:, None], predicted, on_fine_steps=t < 1
             ):
                 found[few[off.number]] = off
             self.progress(count + stop, 2 * count)
