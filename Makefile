@@ -35,7 +35,7 @@ docs: $(READY)  ## the documents, in docs/_build/html
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going -q docs docs/_build/html
 
 bench: $(READY)  ## the tables of benchmarks/ that need no GPU and no other packages, beside torch's own checks
-	for table in beside_gradcheck false_alarms temptations detection float32 scale cost fails full orders diagnosis kernels compare import_time sparse_database sparse_scale sparse_products sparse_optimizers steps seeds; do $(BIN)/python -m benchmarks.$$table || exit 1; done
+	for table in beside_gradcheck false_alarms temptations detection float32 scale cost fails full orders diagnosis kernels compare import_time sparse_database sparse_scale sparse_products sparse_checks sparse_optimizers steps seeds kernel_contracts audit torch_tests; do $(BIN)/python -m benchmarks.$$table || exit 1; done
 
 clean:
 	rm -rf $(VENV)
