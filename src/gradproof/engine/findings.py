@@ -55,8 +55,8 @@ def raised(subject: Subject, error: DerivativeError) -> Finding:
     side, mode, given = (
         ("backward", "reverse", "incoming gradient") if rule == "backward" else ("forward", "forward", "tangent")
     )
-    if error.way_out:
-        return Finding(kind=f"{side}-refused", message=f"The derivative raised {error}", hint=error.way_out)
+    if error.hint:
+        return Finding(kind=f"{side}-refused", message=f"The derivative raised {error}", hint=error.hint)
     if error.absent:
         return Finding(
             kind=f"no-{side}-rule",

@@ -170,7 +170,7 @@ class DerivativeError(Exception):
     """There is no claimed derivative to judge: its rule raised, or its result cannot be read.
 
     `absent` says that there is no rule, `malformed` that the result contradicts itself, as a sparse tensor with invalid
-    indices does, and `path` names the tensor that it is for. `way_out` says what to do where the framework itself
+    indices does, and `path` names the tensor that it is for. `hint` says what to do where the framework itself
     refuses to differentiate.
     """
 
@@ -181,7 +181,7 @@ class DerivativeError(Exception):
         absent: bool = False,
         malformed: bool = False,
         path: str | None = None,
-        way_out: str = "",
+        hint: str = "",
     ) -> None:
         super().__init__(message)
-        self.absent, self.malformed, self.path, self.way_out = absent, malformed, path, way_out
+        self.absent, self.malformed, self.path, self.hint = absent, malformed, path, hint

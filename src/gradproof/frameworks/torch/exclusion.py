@@ -29,7 +29,7 @@ class Exclusion:
     def __init__(self, objects: Iterable[Any]) -> None:
         self._objects = {id(each): each for each in objects}  # held, so that no id is given away
         self._thread, self._number = threading.get_ident(), next(_numbers)
-        self._over: threading.Event | None = None  # which the first thread that waits makes
+        self._over: threading.Event | None = None  # made by the first thread that waits
         self._taken: list[int] = []
 
     def __enter__(self) -> None:

@@ -16,7 +16,7 @@ from gradproof.frameworks.torch.examination.derivative_judge import UNFINISHED, 
 from gradproof.frameworks.torch.examination.unsupported import has_raised, is_unsupported, unsupported
 from gradproof.frameworks.torch.introspection.autograd_graph import custom_functions, has_forward_rule, refusal
 from gradproof.frameworks.torch.subject.derivatives import Incoming, derivative
-from gradproof.frameworks.torch.subject.error_messages import way_out_of
+from gradproof.frameworks.torch.subject.error_messages import hint_for
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 
@@ -99,6 +99,6 @@ class SecondOrder:
 def _failed(subject: TorchSubject, label: str, inner: str, error: Exception) -> Judgement:
     """Judge a first derivative that cannot be computed, and so cannot be differentiated."""
     absent = isinstance(error, NotImplementedError)
-    cause = DerivativeError(f"{type(error).__name__}: {error}", absent=absent, way_out=way_out_of(error))
+    cause = DerivativeError(f"{type(error).__name__}: {error}", absent=absent, hint=hint_for(error))
     finding = raised(in_mode(subject, inner), cause)
     return Judgement(findings=(finding,)).named(label)

@@ -18,7 +18,7 @@ ABSENT = (
     "Nested forward mode",
     "is not implemented",
 )  # words in the messages of rules that are not there
-WAYS_OUT = {
+HINTS = {
     "When use_reentrant=True": "Check the function with use_reentrant=False.",
     "torch.compile with aot_autograd does not currently support double backward": "Check the function uncompiled.",
 }  # what to do, by words of the errors by which torch refuses a derivative
@@ -34,14 +34,12 @@ MEANINGS = {
 def derivative_error(error: Exception, *, absent: bool = False) -> DerivativeError:
     """Wrap an error of autograd with an explanation of its cause; `absent` says that there is no rule to raise."""
     absent = absent or isinstance(error, NotImplementedError) or any(word in str(error) for word in ABSENT)
-    return DerivativeError(
-        f"{type(error).__name__}: {cause_of(error)}{error}", absent=absent, way_out=way_out_of(error)
-    )
+    return DerivativeError(f"{type(error).__name__}: {cause_of(error)}{error}", absent=absent, hint=hint_for(error))
 
 
-def way_out_of(error: BaseException) -> str:
+def hint_for(error: BaseException) -> str:
     """Return what to do about an error by which torch refuses to differentiate; empty for others."""
-    return next((hint for words, hint in WAYS_OUT.items() if words in str(error)), "")
+    return next((hint for words, hint in HINTS.items() if words in str(error)), "")
 
 
 def cause_of(error: BaseException) -> str:
