@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from gradproof._report import Report
+from gradproof.report.github import command
 
 
 class Annotation(NamedTuple):
@@ -21,8 +22,7 @@ class Annotation(NamedTuple):
         >>> print(Annotation("ops.py", 21, "Half", "1/2 of the right one"))
         ::error file=ops.py,line=21,title=Half::1/2 of the right one
         """
-        where = f"file={_property(self.file)},line={self.line},title={_property(self.title)}"
-        return f"::error {where}::{_data(self.message)}"
+        return command("error", self.message, file=self.file, line=self.line, title=self.title)
 
 
 def line_of(report: Report) -> str:
@@ -45,11 +45,3 @@ def annotation(report: Report, test: tuple[str, int]) -> Annotation:
 
     file, line = place_of(report) if place_of(report)[0] else test
     return Annotation(file, line, f"gradproof: {report.subject.name}", f"{gist(report)} [{report.origin}]")
-
-
-def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")

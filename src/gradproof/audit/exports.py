@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 from gradproof.audit.case import Outcome
 from gradproof.audit.journal import Journal, Row
+from gradproof.report.github import command
 
 SCHEMA = 1
 NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -18,7 +19,7 @@ ANNOTATED = {Outcome.FAIL: "error", Outcome.CRASH: "warning", Outcome.TIMEOUT: "
 
 def to_json(journal: Journal) -> str:
     """Return a journal as one JSON object."""
-    cases = [_plain(row) for row in journal.rows()]
+    cases = [_as_dict(row) for row in journal.rows()]
     return json.dumps({"schema": SCHEMA, **journal.described(), "cases": cases}, allow_nan=False)
 
 
@@ -45,11 +46,10 @@ def to_github(journal: Journal) -> Iterator[str]:
     for row in journal.rows():
         level = ANNOTATED.get(row.result.outcome)
         if level:
-            title = _property(f"{row.result.outcome.value}: {row.result.name}")
-            yield f"::{level} title={title}::{_escaped(row.result.message)}"
+            yield command(level, row.result.message, title=f"{row.result.outcome.value}: {row.result.name}")
 
 
-def _plain(row: Row) -> dict[str, object]:
+def _as_dict(row: Row) -> dict[str, object]:
     result = row.result
     return {
         "name": result.name,
@@ -68,11 +68,3 @@ def _plain(row: Row) -> dict[str, object]:
 
 def _xml(text: str) -> str:
     return NOT_IN_XML.sub("�", text)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _escaped(text).replace(":", "%3A").replace(",", "%2C")
