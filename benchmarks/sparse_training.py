@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from benchmarks.memory import SELF, status
 
 HEADS, FEATURES, CLASSES = 8, 16, 10
+WIDTH = 4096  # of a linear layer, in and out; its batch has --k rows
 NEEDS = {
     "PyG scatter": "torch_geometric",
     "PyG EdgeIndex": "torch_geometric",
@@ -52,6 +53,7 @@ CASES = {
     "softmax": ("gradproof", "PyG", "DGL"),
     "GCN epoch": ("gradproof", "torch CSR", "PyG scatter", "PyG EdgeIndex", "DGL"),
     "GAT epoch": ("gradproof", "PyG", "DGL"),
+    **{f"linear, {zeros} % zeros": ("gradproof", "torch dense") for zeros in (50, 70, 90, 99)},
 }
 os.environ.setdefault("DGLBACKEND", "pytorch")
 LIMIT = 12 << 30  # bytes of address space
@@ -174,6 +176,25 @@ def softmax(peer: str, options: argparse.Namespace) -> Callable[[], Any]:
     return step
 
 
+def linear(peer: str, zeros: int, options: argparse.Namespace) -> Callable[[], Any]:
+    """Forward and backward of a linear layer, sparse or dense."""
+    if peer == "gradproof":
+        from gradproof.sparse import SparseLinear
+
+        layer: nn.Module = SparseLinear(WIDTH, WIDTH, density=1 - zeros / 100)
+    else:
+        layer = nn.Linear(WIDTH, WIDTH)
+    x = torch.randn(options.k, WIDTH, requires_grad=True)
+    incoming = torch.randn(options.k, WIDTH)
+
+    def step() -> None:
+        layer.zero_grad()
+        x.grad = None
+        layer(x).backward(incoming)
+
+    return step
+
+
 class Convolution(nn.Module):
     """A x W with a fixed A."""
 
@@ -268,6 +289,8 @@ def case(name: str, peer: str, options: argparse.Namespace) -> Callable[[], Any]
         return product(peer, options, training=name == "training")
     if name == "softmax":
         return softmax(peer, options)
+    if name.startswith("linear"):
+        return linear(peer, int(name.split()[1]), options)
     edges = graph(options.nodes, options.edges, options.degrees)
     x = torch.randn(options.nodes, 64)
     if name == "GCN epoch":
@@ -316,7 +339,8 @@ def in_a_process(name: str, peer: str, options: argparse.Namespace) -> dict[str,
 
 def table(name: str, options: argparse.Namespace) -> None:
     sizes = f", k={options.k}, {options.dtype}" if name in ("forward", "training") else ""
-    print(f"\n{name}: {options.degrees} degrees{sizes}")
+    about = f"{WIDTH} × {WIDTH}, {options.k} rows" if name.startswith("linear") else f"{options.degrees} degrees{sizes}"
+    print(f"\n{name}: {about}")
     ours = None
     for peer in CASES[name]:
         if peer in NEEDS and importlib.util.find_spec(NEEDS[peer]) is None:

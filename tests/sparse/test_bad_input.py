@@ -6,16 +6,20 @@ import torch
 from gradproof import InputError, check_step
 from gradproof.sparse import (
     GraphAttention,
+    GraphConvolution,
     Pattern,
     SparseLinear,
     add,
     aggregate,
     apply_gradient_,
+    attention,
     block_diagonal,
     change_pattern_,
     clip_grad_norm_,
     clip_grad_value_,
+    concatenate,
     convert,
+    drop_and_grow_,
     fan_in,
     full_gradient,
     mask,
@@ -26,12 +30,60 @@ from gradproof.sparse import (
     repack,
     scaled_by_fan_in_,
     select,
+    solve,
     unpack,
 )
 
 EYE = torch.eye(2).to_sparse_csr()
 NOWHERE = torch.zeros(2, 0, dtype=torch.int64)
+GRAPH, EDGES = Pattern.of(EYE), torch.tensor([[0, 1], [1, 0]])
+X = torch.ones(2, 2)
+
+
+def sparse_layer():
+    return SparseLinear(2, 2, density=0.5)
+
+
+def attend(**options):
+    return attention(GRAPH, X, X, X, **options)
+
+
 CASES = {
+    "sparse features": lambda: aggregate(GRAPH, EYE),
+    "a sparse query": lambda: attention(GRAPH, EYE, X, X),
+    "a sparse bias": lambda: attend(bias=EYE),
+    "a bias that does not fit": lambda: attend(bias=torch.ones(2, 3)),
+    "a bias elsewhere": lambda: attend(bias=torch.ones(2, device="meta")),
+    "a scale in words": lambda: attend(scale="one"),
+    "several scales": lambda: attend(scale=torch.ones(2)),
+    "a sparse right side": lambda: solve(EYE, EYE),
+    "a fraction of iterations": lambda: solve(EYE, torch.ones(2), method="cg", max_iterations=2.5),
+    "a preconditioner that gives nothing": lambda: solve(
+        EYE, torch.ones(2), method="cg", preconditioner=lambda residual: None
+    ),
+    "a preconditioner that gives another shape": lambda: solve(
+        EYE, torch.ones(2), method="cg", preconditioner=lambda residual: residual[:1]
+    ),
+    "a tensor to merge": lambda: merged(EYE),
+    "a dimension in several numbers": lambda: concatenate([EYE, EYE], dim=torch.ones(2)),
+    "scores that are true or false": lambda: drop_and_grow_(sparse_layer(), 0.5, scores=torch.ones(2, 2) > 0),
+    "scores elsewhere": lambda: drop_and_grow_(sparse_layer(), 0.5, scores=torch.ones(2, 2, device="meta")),
+    "a tensor for optimizers": lambda: change_pattern_(sparse_layer(), GRAPH, optimizers=torch.tensor(1.0)),
+    "true for a size": lambda: SparseLinear(2, True, density=1.0),
+    "a tensor for a size": lambda: SparseLinear(torch.ones(2), 2, pattern=GRAPH),
+    "a number for a pattern": lambda: SparseLinear(2, 2, pattern=3),
+    "a dtype in words": lambda: SparseLinear(2, 2, density=1.0, dtype="float"),
+    "a density in words": lambda: SparseLinear.from_linear(torch.nn.Linear(2, 2), density="half"),
+    "features of another dtype in a convolution": lambda: GraphConvolution(2, 2, edge_index=EDGES, nodes=2)(X.double()),
+    "features of another dtype in attention": lambda: GraphAttention(2, 2)(X.double(), EDGES),
+    "three kinds of nodes": lambda: GraphAttention(2, 2)((X, X, X), EDGES),
+    "a convolution of sparse features": lambda: GraphConvolution(2, 2, edge_index=EDGES, nodes=2)(EYE),
+    "numbers for parameters": lambda: optimizer(torch.optim.SGD, [1, 2], lr=0.1),
+    "no parameters": lambda: optimizer(torch.optim.SGD, [], lr=0.1),
+    "several rates": lambda: apply_gradient_(EYE.clone(), EYE, torch.ones(2)),
+    "true for a rate": lambda: apply_gradient_(EYE.clone(), EYE, True),
+    "tensors for flags": lambda: unpack(EYE, masked=torch.ones(2)),
+    "words for flags": lambda: Pattern.from_edge_index(EDGES, nodes=2, parallel="yes"),
     "a product with nothing": lambda: matmul(EYE, None),
     "a pair without a pattern": lambda: matmul((1, 2), torch.ones(2)),
     "a multiple by a number": lambda: multiply(EYE, 2.0),

@@ -13,7 +13,7 @@ from gradproof.errors import InputError
 from gradproof.sparse.autograd.products import Sparse, matmul, parts
 from gradproof.sparse.autograd.transforms import apply
 from gradproof.sparse.pattern import Pattern
-from gradproof.sparse.pattern.layouts import require_tensor
+from gradproof.sparse.pattern.arguments import require_choice, require_strided
 from gradproof.sparse.pattern.values import with_signature
 
 REDUCTIONS = ("sum", "mean", "max", "min")
@@ -36,11 +36,10 @@ def aggregate(sparse: Pattern | Sparse, features: Tensor, *, reduce: str = "sum"
         features: one line for each column, of any further dimensions.
         reduce: "sum", "mean", "max" or "min".
     """
-    if reduce not in REDUCTIONS:
-        raise InputError(f"reduce={reduce!r} is not known. Choose one of {', '.join(REDUCTIONS)}.")
+    require_choice(reduce, "reduce", REDUCTIONS)
     pattern, values = (sparse, None) if isinstance(sparse, Pattern) else parts(sparse)
     pattern.require_matrix()
-    pattern.require_device(require_tensor(features, "features"), "The features")
+    pattern.require_device(require_strided(features, "features"), "The features")
     if pattern.batch or features.ndim < 1 or features.shape[0] != pattern.shape[1]:
         raise InputError(
             f"The features have shape {list(features.shape)}, and the pattern is {pattern!r}: pass one matrix, and one "

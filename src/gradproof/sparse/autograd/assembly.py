@@ -48,6 +48,8 @@ def merged(sparse: tuple[Pattern, Tensor]) -> tuple[Pattern, Tensor]:
     >>> merged((twice, torch.tensor([1.0, 2.0])))
     (Pattern(COO, shape=[2, 2], entries=1), tensor([3.]))
     """
+    if not isinstance(sparse, tuple):
+        raise InputError("merged takes a pair of a Pattern and its values. Of a COO tensor, call coalesce().")
     found = add(sparse)
     assert isinstance(found, tuple)
     return found

@@ -14,7 +14,7 @@ from gradproof.errors import InputError
 from gradproof.sparse.autograd.products import matmul, sampled_matmul
 from gradproof.sparse.autograd.reductions import row_softmax
 from gradproof.sparse.pattern import Pattern
-from gradproof.sparse.pattern.layouts import require_tensor
+from gradproof.sparse.pattern.arguments import require_number, require_strided
 from gradproof.sparse.pattern.pattern import require_pattern
 
 
@@ -47,13 +47,15 @@ def attention(
     """
     require_pattern(pattern).require_matrix()
     for name, tensor in (("query", query), ("key", key), ("value", value)):
-        if require_tensor(tensor, name).ndim not in (2, 3) or tensor.ndim != query.ndim:
+        if require_strided(tensor, name).ndim not in (2, 3) or tensor.ndim != query.ndim:
             raise InputError(
                 f"{name} has shape {list(tensor.shape)}: pass [nodes, heads, k], or [nodes, k], for all three."
             )
     if pattern.batch:
         raise InputError(f"{pattern!r} is a batch: attention takes one matrix. Join the batch with block_diagonal.")
-    scale = 1 / math.sqrt(max(1, query.shape[-1])) if scale is None else scale
+    if scale is None:
+        scale = 1 / math.sqrt(max(1, query.shape[-1]))
+    require_number(scale, "scale")
     scores = sampled_matmul(pattern, query * scale, key.transpose(0, -1))
     return weighted_mean(pattern, scores if bias is None else scores + _fitting(bias, scores), value)
 
@@ -64,7 +66,8 @@ def weighted_mean(pattern: Pattern, scores: Tensor, value: Tensor) -> Tensor:
 
 
 def _fitting(bias: Tensor, scores: Tensor) -> Tensor:
-    if require_tensor(bias, "bias").shape[:1] != scores.shape[:1] or bias.ndim > scores.ndim:
+    fits = require_strided(bias, "bias").shape == scores.shape[: bias.ndim] and bias.ndim
+    if not fits or bias.is_complex() or bias.device != scores.device:
         raise InputError(
             f"bias has shape {list(bias.shape)}, and there are scores of shape {list(scores.shape)}: pass one number "
             "for each stored entry and head."

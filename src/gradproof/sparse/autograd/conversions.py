@@ -14,6 +14,7 @@ from torch.autograd import Function
 
 from gradproof.errors import InputError
 from gradproof.sparse.pattern import Pattern
+from gradproof.sparse.pattern.arguments import require_flag
 from gradproof.sparse.pattern.grid import Grid, grid_of, keys_of, zeros_on
 from gradproof.sparse.pattern.layouts import (
     COMPRESSED,
@@ -48,6 +49,7 @@ def unpack(tensor: Tensor, *, masked: bool = True, seed: int = 0) -> tuple[Tenso
     >>> a.grad.values()
     tensor([2., 2., 2.])
     """
+    require_flag(masked, "masked")
     tensor = _coalesced(tensor, "tensor")
     pattern = Pattern.of(tensor)
     if not masked:
@@ -111,8 +113,8 @@ def convert(tensor: Tensor, layout: torch.layout, *, blocksize: tuple[int, int] 
     if require_tensor(tensor, "The tensor").is_meta:
         raise InputError("The tensor is on the meta device: what it stores cannot be known. Pass one that has memory.")
     require_well_formed(tensor, "The tensor, a")
-    if layout == torch.strided:
-        return tensor if tensor.layout == torch.strided else to_strided(tensor)
+    if layout is torch.strided:
+        return tensor if tensor.layout is torch.strided else to_strided(tensor)
     return _converted(tensor, layout, _grid(tensor, layout, blocksize))
 
 

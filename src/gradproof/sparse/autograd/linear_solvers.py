@@ -109,7 +109,9 @@ class ConjugateGradients(LinearSolver):
         max_iterations: int,
     ) -> None:
         super().__init__(pattern)
-        if not (preconditioner is None or preconditioner == "jacobi" or callable(preconditioner)):
+        if not (preconditioner is None or isinstance(preconditioner, str) or callable(preconditioner)) or (
+            isinstance(preconditioner, str) and preconditioner != "jacobi"
+        ):
             raise InputError(f"preconditioner={preconditioner!r} is not known. Pass 'jacobi', a function or None.")
         self.preconditioner, self.rtol, self.max_iterations = preconditioner, rtol, max_iterations
 
@@ -141,7 +143,7 @@ class ConjugateGradients(LinearSolver):
 
     def _preconditioner(self, values: Tensor) -> Callable[[Tensor], Tensor]:
         if callable(self.preconditioner):
-            return self.preconditioner
+            return self._checked(self.preconditioner)
         if self.preconditioner is None:
             return lambda residual: residual
         pattern = self.pattern
@@ -151,6 +153,20 @@ class ConjugateGradients(LinearSolver):
         if bool((diagonal.real <= 0).any()):
             raise InputError("The matrix has a diagonal entry that is not positive, so it is not positive definite.")
         return lambda residual: residual / diagonal.unsqueeze(1)
+
+    @staticmethod
+    def _checked(given: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+        def precondition(residual: Tensor) -> Tensor:
+            found = given(residual)
+            if not isinstance(found, Tensor) or found.shape != residual.shape or found.dtype != residual.dtype:
+                came = f"{found.dtype} of {list(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
+                raise InputError(
+                    f"The preconditioner returned {came} for residuals of {residual.dtype}, {list(residual.shape)}: it "
+                    "has to return as many, one a column."
+                )
+            return found
+
+        return precondition
 
 
 def _dot(one: Tensor, other: Tensor) -> Tensor:

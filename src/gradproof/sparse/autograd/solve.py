@@ -19,7 +19,7 @@ from gradproof.sparse.autograd.linear_solvers import ConjugateGradients, LinearS
 from gradproof.sparse.autograd.products import Sparse, parts
 from gradproof.sparse.autograd.transforms import apply, nested
 from gradproof.sparse.pattern import Pattern
-from gradproof.sparse.pattern.layouts import require_tensor
+from gradproof.sparse.pattern.arguments import require_choice, require_size, require_strided
 from gradproof.sparse.pattern.values import with_signature
 
 METHODS = ("lu", "cg", "lower", "upper")
@@ -57,16 +57,16 @@ def solve(
             by default.
         max_iterations: of "cg": after so many the solution is given up; ten times the rows by default.
     """
-    if method not in METHODS:
-        raise InputError(f"method={method!r} is not known. Choose one of {', '.join(METHODS)}.")
-    for name, given in (("rtol", rtol), ("max_iterations", max_iterations)):
-        if given is not None and not (isinstance(given, (int, float)) and given > 0):
-            raise InputError(f"{name}={given!r}: pass a positive number.")
+    require_choice(method, "method", METHODS)
+    if rtol is not None and not (isinstance(rtol, (int, float)) and rtol > 0):
+        raise InputError(f"rtol={rtol!r}: pass a positive number.")
+    if max_iterations is not None:
+        require_size(max_iterations, "max_iterations", least=1)
     pattern, values = parts(sparse)
     pattern.require_matrix()
     if pattern.batch or pattern.shape[0] != pattern.shape[1]:
         raise InputError(f"{pattern!r} is not one square matrix: a system to solve is.")
-    pattern.require_device(require_tensor(right, "right"), "The right side's entries")
+    pattern.require_device(require_strided(right, "right"), "The right side's entries")
     if right.ndim not in (1, 2) or right.shape[0] != pattern.shape[0]:
         raise InputError(f"The right side has shape {list(right.shape)}: pass [{pattern.shape[0]}] or one column each.")
     dtype = torch.promote_types(values.dtype, right.dtype)

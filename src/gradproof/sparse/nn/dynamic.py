@@ -8,6 +8,7 @@ number of weights stays the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,9 +18,9 @@ from torch.optim import LBFGS, Optimizer
 from gradproof.errors import InputError
 from gradproof.sparse.nn.linear import SparseLinear
 from gradproof.sparse.pattern import Pattern
+from gradproof.sparse.pattern.arguments import require_strided
 from gradproof.sparse.pattern.compressed_rows import compress
 from gradproof.sparse.pattern.grid import ravel
-from gradproof.sparse.pattern.layouts import require_tensor
 from gradproof.sparse.pattern.membership import look_up
 from gradproof.sparse.pattern.pattern import require_pattern
 
@@ -47,8 +48,8 @@ def change_pattern_(layer: SparseLinear, pattern: Pattern, *, optimizers: Optimi
     old, parameter = _require_layer(layer).pattern, _parameter_of(layer)
     if require_pattern(pattern).shape != old.shape:
         raise InputError(f"{pattern!r} does not fit the layer, whose weight has shape {list(old.shape)}.")
-    learning = (
-        [optimizers] if isinstance(optimizers, Optimizer) or not isinstance(optimizers, Iterable) else [*optimizers]
+    learning: list[Any] = (
+        [*optimizers] if isinstance(optimizers, Iterable) and not isinstance(optimizers, Tensor) else [optimizers]
     )
     if not all(isinstance(one, Optimizer) for one in learning):
         raise InputError("optimizers= holds something else. Pass the optimizers that train the layer.")
@@ -114,8 +115,12 @@ def drop_and_grow_(
     if scores is None:
         grown = _random_free(keys, cells, count, generator)
     else:
-        if require_tensor(scores, "scores").shape != old.shape or scores.layout is not torch.strided:
-            raise InputError(f"scores has shape {list(scores.shape)}: pass a strided tensor of {list(old.shape)}.")
+        if require_strided(scores, "scores").shape != old.shape or scores.device != keys.device:
+            raise InputError(
+                f"scores has shape {list(scores.shape)} on {scores.device}: pass {list(old.shape)} on {keys.device}."
+            )
+        if scores.dtype is torch.bool:
+            raise InputError("scores is boolean: pass numbers, of which the largest magnitudes grow.")
         free = scores.abs().reshape(-1).clone()
         free[keys] = -1
         grown = free.topk(count).indices

@@ -11,7 +11,14 @@ from gradproof.sparse.autograd import lines
 from gradproof.sparse.autograd.attention import attention, weighted_mean
 from gradproof.sparse.nn.pattern_module import require_differentiable
 from gradproof.sparse.pattern import Pattern
-from gradproof.sparse.pattern.layouts import require_tensor
+from gradproof.sparse.pattern.arguments import (
+    require_choice,
+    require_dtype_of,
+    require_flag,
+    require_number,
+    require_size,
+    require_strided,
+)
 
 SCORES = ("additive", "dot")
 
@@ -56,8 +63,7 @@ class GraphAttention(nn.Module):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        if score not in SCORES:
-            raise InputError(f"score={score!r} is not known. Choose one of {', '.join(SCORES)}.")
+        require_choice(score, "score", SCORES)
         sizes = {
             "in_features": in_features,
             "out_features": out_features,
@@ -65,8 +71,10 @@ class GraphAttention(nn.Module):
             "edge_features": edge_features,
         }
         for name, size in sizes.items():
-            if not isinstance(size, int) or size < (name == "heads"):
-                raise InputError(f"{name}={size!r}: pass an integer of {int(name == 'heads')} or more.")
+            require_size(size, name, least=int(name == "heads"))
+        require_number(negative_slope, "negative_slope")
+        require_flag(concatenate, "concatenate")
+        require_flag(bias, "bias")
         require_differentiable(dtype)
         if dtype is not None and dtype.is_complex:
             raise InputError(f"dtype={dtype}: a softmax of complex scores is not defined. Pass a real dtype.")
@@ -106,15 +114,16 @@ class GraphAttention(nn.Module):
         self, x: Tensor | tuple[Tensor, Tensor], graph: Pattern | Tensor, edge_features: Tensor | None = None
     ) -> Tensor:
         """Map the features of the nodes to new ones; `x` is a pair, of sources and targets, in a bipartite graph."""
-        sources, targets = x if isinstance(x, tuple) else (x, x)
+        sources, targets = x if isinstance(x, tuple) and len(x) == 2 else (x, x)
         for nodes in (sources, targets):
-            if require_tensor(nodes, "x").ndim != 2 or nodes.shape[1] != self.in_features:
+            if require_strided(nodes, "x").ndim != 2 or nodes.shape[1] != self.in_features:
                 raise InputError(f"x has shape {list(nodes.shape)}: pass [nodes, {self.in_features}].")
             if not nodes.is_floating_point() or nodes.device != self.value.weight.device:
                 raise InputError(
                     f"x has dtype {nodes.dtype} on {nodes.device}: pass floating-point features on "
                     f"{self.value.weight.device}, where the layer is."
                 )
+            require_dtype_of(nodes, self.value.weight, "x")
         pattern = graph if isinstance(graph, Pattern) else Pattern.of_graph(graph, nodes=(len(targets), len(sources)))
         if pattern.shape != (len(targets), len(sources)):
             raise InputError(
@@ -149,13 +158,14 @@ class GraphAttention(nn.Module):
         if self.edge_score is None or edge_features is None:
             return None
         expected_shape = (pattern.entries, self.edge_score.in_features)
-        if require_tensor(edge_features, "edge_features").shape != expected_shape:
+        if require_strided(edge_features, "edge_features").shape != expected_shape:
             raise InputError(
                 f"edge_features has shape {list(edge_features.shape)}: pass {list(expected_shape)}, in the order of "
                 "the edges."
             )
         if not edge_features.is_floating_point():
             raise InputError(f"edge_features has dtype {edge_features.dtype}: pass floating-point numbers.")
+        require_dtype_of(edge_features, self.edge_score.weight, "edge_features")
         scores: Tensor = self.edge_score(edge_features)
         return scores
 

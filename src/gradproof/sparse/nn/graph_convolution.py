@@ -12,7 +12,13 @@ from gradproof.sparse.autograd.reductions import row_softmax
 from gradproof.sparse.nn.initialization import fan_in
 from gradproof.sparse.nn.pattern_module import PatternModule, require_differentiable
 from gradproof.sparse.pattern import Pattern
-from gradproof.sparse.pattern.layouts import require_tensor
+from gradproof.sparse.pattern.arguments import (
+    require_choice,
+    require_dtype_of,
+    require_flag,
+    require_size,
+    require_strided,
+)
 
 NORMALIZATIONS = ("free", "softmax")
 
@@ -51,10 +57,10 @@ class GraphConvolution(PatternModule):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        if normalization not in NORMALIZATIONS:
-            raise InputError(
-                f"normalization={normalization!r} is not known. Choose one of {', '.join(NORMALIZATIONS)}."
-            )
+        require_choice(normalization, "normalization", NORMALIZATIONS)
+        require_size(in_features, "in_features")
+        require_size(out_features, "out_features")
+        require_flag(bias, "bias")
         require_differentiable(dtype)
         super().__init__()
         self.in_features, self.out_features, self.normalization = in_features, out_features, normalization
@@ -87,11 +93,12 @@ class GraphConvolution(PatternModule):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map one row of features for each node to another; leading dimensions are batches."""
-        if require_tensor(x, "x").ndim < 2 or x.shape[-2:] != (self.shape[1], self.in_features):
+        if require_strided(x, "x").ndim < 2 or x.shape[-2:] != (self.shape[1], self.in_features):
             raise InputError(
                 f"The features have shape {list(x.shape)}: the last two dimensions have to be {self.shape[1]} nodes × "
                 f"{self.in_features} features."
             )
+        require_dtype_of(x, self.linear.weight, "x")
         weights: Tensor = self.edge_weight
         if self.normalization == "softmax":
             weights = row_softmax((self.pattern, weights))

@@ -15,7 +15,9 @@ from gradproof.sparse.autograd.products import matmul, parts
 from gradproof.sparse.nn.initialization import fan_in, scaled_by_fan_in_
 from gradproof.sparse.nn.pattern_module import PatternModule, require_differentiable
 from gradproof.sparse.pattern import Pattern
+from gradproof.sparse.pattern.arguments import require_flag, require_number, require_size
 from gradproof.sparse.pattern.layouts import is_sparse, require_tensor
+from gradproof.sparse.pattern.pattern import require_pattern
 
 
 class SparseLinear(PatternModule):
@@ -59,12 +61,15 @@ class SparseLinear(PatternModule):
     ) -> None:
         if (pattern is None) == (density is None):
             raise InputError("Give SparseLinear a pattern, or a density to draw one at: one of the two.")
+        require_size(in_features, "in_features")
+        require_size(out_features, "out_features")
+        require_flag(bias, "bias")
         require_differentiable(dtype)
         shape = (out_features, in_features)
         if pattern is None:
             assert density is not None
             pattern = Pattern.random(shape, density, generator=generator)
-        if pattern.shape != shape:
+        if require_pattern(pattern).shape != shape:
             raise InputError(
                 f"{pattern!r} does not fit a layer from {in_features} to {out_features} features: W has shape "
                 f"{list(shape)}, out_features × in_features."
@@ -171,6 +176,8 @@ class SparseLinear(PatternModule):
 
 def largest(weight: Tensor, density: float) -> Pattern:
     """Return the positions of the entries of largest magnitude, up to a fraction of all."""
+    require_number(density, "density")
+    density = float(density)
     if not 0 <= density <= 1:
         raise InputError(f"The density is {density}: it is the fraction of entries to keep, from 0 to 1.")
     mask = torch.zeros(weight.numel(), dtype=torch.bool, device=weight.device)

@@ -22,5 +22,7 @@ class PatternModule(nn.Module):
 
 def require_differentiable(dtype: torch.dtype | None) -> None:
     """Raise unless parameters of this dtype can be trained; None is torch's default."""
+    if dtype is not None and not isinstance(dtype, torch.dtype):
+        raise InputError(f"dtype is a {type(dtype).__name__}: pass a torch.dtype, such as torch.float32.")
     if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
         raise InputError(f"dtype={dtype}: parameters have gradients, so pass a floating-point or complex dtype.")

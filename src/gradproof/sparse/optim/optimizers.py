@@ -49,8 +49,13 @@ def optimizer(kind: type[Optimizer], params: Iterable[Any], **options: Any) -> O
     if isinstance(params, Tensor) or not isinstance(params, Iterable):
         what = "one tensor" if isinstance(params, Tensor) else f"a {type(params).__name__}"
         raise InputError(f"The parameters are {what}: pass a list of them, such as [weight].")
+    given = list(params)
+    wrong = next((one for one in given if not isinstance(one, (Tensor, dict, tuple))), None)
+    if wrong is not None or not given:
+        what = "no parameters" if not given else f"a {type(wrong).__name__}"
+        raise InputError(f"The list holds {what}: pass tensors, groups of them, or pairs of a name and a tensor.")
     chosen: Any = kind
-    made: Optimizer = _on_stored_entries(chosen)(params, **options)
+    made: Optimizer = _on_stored_entries(chosen)(given, **options)
     return made
 
 

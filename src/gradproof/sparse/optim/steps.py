@@ -9,6 +9,7 @@ from torch import Tensor
 
 from gradproof.errors import InputError
 from gradproof.sparse.pattern import Pattern
+from gradproof.sparse.pattern.arguments import require_number
 from gradproof.sparse.pattern.cache import keep_facts
 from gradproof.sparse.pattern.layouts import require_sparse, stored_values
 from gradproof.sparse.pattern.values import read_at
@@ -33,7 +34,8 @@ def apply_gradient_(tensor: Tensor, grad: Tensor | None, lr: float, *, on_mismat
             it as zero where it stores nothing and ignores what it stores elsewhere.
     """
     require_sparse(tensor, "tensor")
-    if not isinstance(lr, (int, float, Tensor)) or not math.isfinite(lr):
+    require_number(lr, "lr")
+    if isinstance(lr, bool) or not math.isfinite(lr):
         raise InputError(f"The learning rate is {lr!r}: a step has a finite length.")
     change = gradient_of(tensor, grad, on_mismatch=on_mismatch)
     stored_values(tensor).sub_(change, alpha=lr)

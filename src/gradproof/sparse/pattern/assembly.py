@@ -62,8 +62,8 @@ def block_diagonal(patterns: Sequence[Pattern]) -> Pattern:
 def concatenated(patterns: Sequence[Pattern], dim: int) -> Pattern:
     """Return matrices one below the other (0) or side by side (1), their entries one after the other."""
     _require_matrices(patterns)
-    if dim not in (0, 1):
-        raise InputError(f"dim={dim!r}: pass 0 to put matrices one below the other, or 1 for side by side.")
+    if type(dim) is not int or dim not in (0, 1):
+        raise InputError(f"dim={dim}: pass 0 to put matrices one below the other, or 1 for side by side.")
     if len({pattern.shape[1 - dim] for pattern in patterns}) > 1:
         raise InputError(
             f"The matrices have shapes {[list(pattern.shape) for pattern in patterns]}: they may differ along "

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gradproof.errors import InputError
+from gradproof.sparse.pattern.arguments import require_flag
 from gradproof.sparse.pattern.compressed_rows import compress
 from gradproof.sparse.pattern.layouts import (
     index_tensors,
@@ -133,6 +134,7 @@ class StoredIndices:
         >>> Pattern.from_indices(torch.tensor([[2, 0], [1, 1]]), (3, 3))
         Pattern(COO, shape=[3, 3], entries=2)
         """
+        require_flag(parallel, "parallel")
         if not isinstance(shape, (tuple, list)):
             raise InputError(f"The shape is {shape!r}: pass one size for each dimension, such as (3, 4).")
         try:
@@ -173,6 +175,7 @@ class StoredIndices:
         >>> Pattern.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 0]])).mask().int().tolist()
         [[0, 0, 1], [1, 0, 0], [0, 1, 0]]
         """
+        require_flag(parallel, "parallel")
         edges = edges_of(edge_index)
         if nodes is None:
             nodes = int(edges.max()) + 1 if edges.numel() else 0

@@ -130,7 +130,7 @@ def require_tensor(tensor: object, what: str) -> Tensor:
 
 def require_layout(layout: torch.layout, blocksize: tuple[int, int] | None) -> None:
     """Raise unless the layout is sparse, and has a blocksize if and only if it is blocked."""
-    if layout not in SPARSE:
+    if not isinstance(layout, torch.layout) or layout not in SPARSE:
         raise InputError(f"{layout} is not a sparse layout. Pass one of {', '.join(map(str, SPARSE))}.")
     if (layout in BLOCKED) != (blocksize is not None):
         needs = "needs a blocksize=, such as (2, 2)" if layout in BLOCKED else "has no blocks: leave blocksize= out"

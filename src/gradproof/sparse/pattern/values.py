@@ -16,6 +16,7 @@ from torch.autograd import Function
 
 from gradproof.errors import InputError
 from gradproof.sparse.pattern.accumulation import Accumulator, accumulator_of, collect_gradients
+from gradproof.sparse.pattern.arguments import require_choice
 from gradproof.sparse.pattern.cache import facts_of
 from gradproof.sparse.pattern.grid import cells_of, grid_of, on_cells
 from gradproof.sparse.pattern.layouts import (
@@ -135,8 +136,7 @@ def read_at(pattern: Pattern, gradient: Tensor, *, on_mismatch: str = "error") -
     >>> read_at(pattern, torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
     tensor([1., 4.])
     """
-    if on_mismatch not in POLICIES:
-        raise InputError(f"on_mismatch={on_mismatch!r} is not known. Choose one of {', '.join(POLICIES)}.")
+    require_choice(on_mismatch, "on_mismatch", POLICIES)
     pattern.require_device(gradient, "The gradient's entries")
     dense = tuple(gradient.shape[len(pattern.shape) :])
     shape = (*pattern.values_shape, *dense)
