@@ -15,10 +15,12 @@ from gradproof.engine.diagnosis import (
     evaluation_point,
     incoming_gradient,
     index_maps,
+    linear_terms,
     product_rule,
     regions,
     scale,
     sums,
+    supports,
     tensor_factors,
     terms,
 )
@@ -71,8 +73,10 @@ ENTRYWISE: tuple[OfBlock, ...] = (
     index_maps.transposed_between_factors,
     regions.inverted,
     regions.extra_entries,
-    terms.dropped_entries,
+    supports.dropped_entries,
+    supports.constants,
     terms.outer_product,
+    supports.other_entries,
 )
 OF_A_SAMPLE: tuple[OfBlock, ...] = (index_maps.found_elsewhere, regions.missing_mask_in_columns)
 
@@ -117,7 +121,7 @@ def _candidates(case: Case) -> tuple[Diagnosis, ...]:
     found = found or _ranked(one for family in BY_TERMS for one in _affordable(family(case)))
     found = found or _of_block(ENTRYWISE if case.sample is None else OF_A_SAMPLE, case, block)
     found = found or _ranked(_affordable(evaluation_point.wrong_point(case)))
-    found = found or _of_block((tensor_factors.exchanged,), case, block)
+    found = found or _of_block((tensor_factors.exchanged, linear_terms.linear_terms), case, block)
     return found or (() if block is None else tuple(evaluation_point.approximate(case, block)))
 
 

@@ -15,7 +15,7 @@ from gradproof.engine.options import tolerance_hint
 from gradproof.engine.parts import Part
 from gradproof.engine.results import Diagnosis
 from gradproof.engine.subject import Array
-from gradproof.engine.thresholds import ALIKE, CLEARLY, FEW, MANY, SLIGHT, TRACE, TWO_DIGITS
+from gradproof.engine.thresholds import ALIKE, CLEARLY, FEW, MANY, SHARE, SLIGHT, TRACE, TWO_DIGITS
 
 CAST = "Look for a cast to a lower precision in the backward."
 DIFFERENT = (
@@ -28,6 +28,7 @@ ADVICE = (
 )
 
 LEFT_OUT = "Look for a weight, a scale or a norm of the forward that the backward does not multiply or divide by."
+INNER = (3, 4, 5, 8, 10, 100)  # constants that the inputs of an inner function are often multiplied by
 
 
 class _Instead(enum.Enum):
@@ -35,6 +36,7 @@ class _Instead(enum.Enum):
 
     ONE = "one"
     VALUE = "value"
+    TRANSPOSE = "transpose"
     OTHER = "other"
 
 
@@ -60,7 +62,7 @@ def wrong_point(case: Case) -> Iterator[Diagnosis]:
     if not case.reverse:
         return
     outputs = sum(part.size for part in case.operand_parts)
-    for instead, text, place in islice(_places(case), MANY):
+    for instead, text, place in islice(_places(case), MANY if case.measurements.large else None):
         left = _off(case, 0, place)
         if left > SLIGHT or (outputs < OPERANDS and _off(case, 1, place) > SLIGHT):  # few numbers may agree by chance
             continue
@@ -88,6 +90,8 @@ def _off(case: Case, number: int, place: Array) -> float:
 
 def _cause(case: Case, instead: _Instead) -> tuple[str, str, str]:
     """Return a name, what the message adds, and a hint, for a claim that is right at another point."""
+    if instead is _Instead.TRANSPOSE:
+        return "transposed", "", "Look for a transpose of this matrix that is missing or one too many."
     if instead is _Instead.ONE:
         return "wrong-factor", ", as if this factor were left out", LEFT_OUT
     if instead is _Instead.VALUE and _is_normalization(case):
@@ -105,7 +109,7 @@ def approximate(case: Case, block: Block) -> Iterator[Diagnosis]:
     off = int(((abs(block.claimed - block.right) > block.slack / CLEARLY) & counts).sum())  # by more than the bar
     largest = float(abs(relative).max())
     usual = math.sqrt(float((relative * relative).sum()) / number)
-    if largest > ALIKE or 2 * off < number:
+    if largest > ALIKE or usual > SHARE / 2 or 2 * off < number:
         return
     size = f"{100 * usual:.2g} %" if usual > CLEARLY * SINGLE else f"{usual:.1e}"
     single = SINGLE / TWO_DIGITS < usual < CLEARLY * SINGLE
@@ -131,14 +135,18 @@ def _places(case: Case) -> Iterator[tuple[_Instead, str, Array]]:
     for other in [other for other in measurements.inputs if other != part and _is_like(part, other)][:2]:
         found.append((_Instead.OTHER, f"{other.path} in place of {part.path}", part, other.of(point)))
         found.append((_Instead.OTHER, f"{part.path} in place of {other.path}", other, own))
-    found += [
-        (_Instead.ONE, f"1 in place of {other.path}", other, 1.0 + 0.0 * other.of(point))
-        for other in measurements.inputs[:FEW]
-        if other != part and not other.is_complex
-    ]
+    for other in [each for each in measurements.inputs[:FEW] if each != part and not each.is_complex]:
+        for pair in other.swaps()[-1:]:
+            if other.shape[pair[0]] == other.shape[pair[1]]:
+                turned = other.swapped(case.xp, other.of(point), pair=pair)
+                found.append((_Instead.TRANSPOSE, f"{other.path} transposed", other, turned))
+        found.append((_Instead.ONE, f"1 in place of {other.path}", other, 1.0 + 0.0 * other.of(point)))
     for other in [part, *(each for each in measurements.inputs[:3] if each.path != part.path)]:
         changes = _changes(other, other.of(point))
         found += [(_Instead.OTHER, text.format(other.path), other, value) for text, value in changes]
+    if not part.is_complex:
+        found += [(_Instead.OTHER, f"{size} {part.path}", part, size * own) for size in INNER]
+        found += [(_Instead.OTHER, f"{part.path} / {size}", part, own / size) for size in INNER]
     for instead, text, other, value in found:
         if other.is_complex or not _leaves_the_domain(other.of(point), value):
             yield instead, text, measurements.directions(other, [value - other.of(point)])[0]

@@ -46,7 +46,7 @@ def rearranged(case: Case, block: Block) -> Iterator[Diagnosis]:
             inside = [(k, sources[k]) for k in used if sources[k] >= 0]
             if len(inside) >= (1 - ALIKE) * len(used) and all(like[k][source] for k, source in inside):
                 yield Diagnosis(name="shifted", message=f"{what} {text}.", fit=CERTAIN, hint=SHIFTED)
-        if all(any(like[k]) for k in used):
+        if all(any(like[k]) for k in used) and not _crowded(like, used):
             yield _misplaced(case, sum(not like[k][k] for k in used), len(used))
 
 
@@ -138,6 +138,12 @@ def _alike(claimed: Array, right: Array, slack: Array) -> list[list[bool]]:
     """Return for each claimed row which of the right rows it equals."""
     allowed = slack + CLAIM_ACCURACY * abs(right)
     return [(abs(row[None] - right) <= allowed).all(1).tolist() for row in claimed]
+
+
+def _crowded(like: list[list[bool]], used: list[int]) -> bool:
+    """Return True if many of the claimed rows are equal, and more than there are such right ones: nothing is moved."""
+    together = [sum(like[other] == like[k] for other in used) for k in used]
+    return sum(count > sum(like[k]) for k, count in zip(used, together, strict=True)) > ALIKE * len(used)
 
 
 def _shifts(part: Part) -> Iterator[tuple[str, list[int]]]:

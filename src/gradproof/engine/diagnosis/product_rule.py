@@ -69,6 +69,9 @@ def _missing(case: Case, claimed: Numbers, right: Numbers, expected: Numbers) ->
     )
     for text, observed in forms:
         multiple, left = _multiple(observed, expected)
+        degree, rest = _multiple(right, expected)  # where the right slope is a multiple too, both terms are parts of it
+        if rest <= TRACE * _norm(right) and not TRACE < multiple / degree < 1 - TRACE:
+            continue
         if named(multiple, case):
             yield Diagnosis(
                 name="missing-term",

@@ -74,7 +74,8 @@ def overwritten(case: Case, block: Block) -> Iterator[Diagnosis]:
     if bool((block.wrong & ~block.dropped).any()):
         return
     present, dropped = (abs(block.right) > block.slack).T.tolist(), block.dropped.T.tolist()
-    shared, firsts, lasts = 0, 0, 0
+    firsts = lasts = 0
+    readers: list[int] = []
     for there, gone, complete in zip(present, dropped, block.complete, strict=True):
         if not complete:
             continue
@@ -83,9 +84,18 @@ def overwritten(case: Case, block: Block) -> Iterator[Diagnosis]:
         if len(rows) > 1 and len(left) != 1:  # nothing of it is left, or more than one
             return
         if len(rows) > 1:
-            shared, firsts, lasts = shared + 1, firsts + (left[0] == rows[0]), lasts + (left[0] == rows[-1])
-    alone = max(map(sum, zip(*present, strict=True))) == 1  # every output reads one input
-    if shared and (alone or shared in (firsts, lasts)):
+            readers.append(len(rows))
+            firsts, lasts = firsts + (left[0] == rows[0]), lasts + (left[0] == rows[-1])
+    shared, alone = len(readers), max(map(sum, zip(*present, strict=True))) == 1  # every output reads one input
+    if alone and firsts == shared and len(set(readers)) == 1:  # an assignment leaves the last one
+        yield Diagnosis(
+            name="missing-sum",
+            message=f"Every entry of {case.input.path} is read by {readers[0]} outputs, and has the gradient of the "
+            "first of them alone.",
+            fit=CERTAIN,
+            hint="Gradients of copies add up: sum over the dimension that the forward repeats.",
+        )
+    elif shared and (alone or lasts == shared):
         which = "the last" if lasts == shared else "one"
         yield Diagnosis(
             name="overwritten",

@@ -10,19 +10,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import combinations, permutations
 
 from gradproof.engine.diagnosis.block import Block
 from gradproof.engine.diagnosis.case import CERTAIN, SAME, Case
 from gradproof.engine.diagnosis.measurements import norm_of
+from gradproof.engine.diagnosis.monomials import Form, monomial
 from gradproof.engine.diagnosis.outer_products import factors_out
 from gradproof.engine.diagnosis.scale import named
 from gradproof.engine.parts import Part
 from gradproof.engine.results import Diagnosis
 from gradproof.engine.subject import Array
 from gradproof.engine.thresholds import ALIKE, FEW, MANY, TRACE
-
-Form = tuple[str, Array]  # a tensor's function in words, and its values
 
 HINT = (
     "Look for a factor of the forward (a weight, a scale, a degree, a norm) that the backward leaves out, inverts "
@@ -51,23 +50,22 @@ def forgotten(case: Case, block: Block) -> Iterator[Diagnosis]:
         scaling = _scaling(case, block, on_inputs=on_inputs)
         if scaling is None:
             continue
-        what = case.subject_line + (" is" if on_inputs else f" is that of an {case.given} multiplied by")
-        right, times = "the right one times " if on_inputs else "", _as_power(case, scaling)
-        if times:
-            yield Diagnosis(
-                name="wrong-factor",
-                message=f"{what} {right}{times}.",
-                fit=scaling.fit,
-                hint=HINT,
-            )
+        if times := _as_power(case, scaling):
+            yield _scaled(case, scaling, times, on_inputs=on_inputs)
         elif scaling.surplus >= FEW and _is_plausible(scaling.factors):
-            yield Diagnosis(
-                name="wrong-factor",
-                message=f"{what} {right}a factor of its own for every {'entry' if on_inputs else 'output'}, from "
-                f"{float(scaling.factors.min()):.4g} to {float(scaling.factors.max()):.4g}.",
-                fit=scaling.fit,
-                hint=HINT,
-            )
+            own = f"a factor of its own for every {'entry' if on_inputs else 'output'}, from "
+            sizes = f"{float(scaling.factors.min()):.4g} to {float(scaling.factors.max()):.4g}"
+            yield _scaled(case, scaling, own + sizes, on_inputs=on_inputs)
+
+
+def _scaled(case: Case, scaling: Scaling, times: str, *, on_inputs: bool) -> Diagnosis:
+    what = "the right one times" if on_inputs else f"that of an {case.given} multiplied by"
+    return Diagnosis(
+        name="wrong-factor",
+        message=f"{case.subject_line} is {what} {times}.",
+        fit=scaling.fit,
+        hint=HINT,
+    )
 
 
 def exchanged(case: Case, block: Block) -> Iterator[Diagnosis]:
@@ -76,6 +74,10 @@ def exchanged(case: Case, block: Block) -> Iterator[Diagnosis]:
         scaling = _scaling(case, block, on_inputs=on_inputs)
         if scaling is None or len(scaling.factors) <= FEW + 1:
             continue
+        found = monomial(case.xp, scaling.factors, list(_tensors(case, scaling)), scaling.spread)
+        if found and (times := _times(case, scaling, *found)):
+            yield _scaled(case, scaling, times, on_inputs=on_inputs)
+            return
         forms = [("1", 1.0 + 0.0 * scaling.factors), *_functions(case, scaling)]
         for (text, above), (other, below) in permutations(forms, 2):
             if _multiple(scaling, above / below) == 1.0:
@@ -98,7 +100,7 @@ def _scaling(case: Case, block: Block, *, on_inputs: bool) -> Scaling | None:
     claimed, right, slack = tables if on_inputs else (each.T for each in tables)
     square = (right * right).sum(0)
     clear = TRACE**2 * square > (slack * slack).sum(0)  # whose factor is known to a few digits
-    if int(clear.sum()) <= FEW:
+    if int(clear.sum()) < 2:
         return None
     factors = xp.where(clear, (claimed * right).sum(0) / xp.where(clear, square, 1.0), 1.0 + 0.0 * square)
     several = clear & ((abs(right) > slack).sum(0) > 1)
@@ -145,11 +147,8 @@ def _only(parts: Sequence[Part]) -> Part | None:
 def _as_power(case: Case, scaling: Scaling) -> str | None:
     """Return the factors in words if they are a usual multiple of a tensor, of its inverse, or of its exponential."""
     for text, form in _powers(case, scaling):
-        multiple = _multiple(scaling, form)
-        if multiple == 1.0:
-            return text
-        if multiple and (known := named(multiple, case)):
-            return f"{known} times {text}"
+        if times := _times(case, scaling, text, _multiple(scaling, form)):
+            return times
     return None
 
 
@@ -161,6 +160,14 @@ def _powers(case: Case, scaling: Scaling) -> Iterator[Form]:
         if float(abs(tensor).max()) < MANY:
             yield f"exp({path})", math.e**tensor
             yield f"1/exp({path})", math.e**-tensor
+
+
+def _times(case: Case, scaling: Scaling, text: str, multiple: float) -> str | None:
+    """Return a usual multiple of something in words, else None."""
+    if math.isclose(multiple, 1, rel_tol=scaling.spread):
+        return text
+    known = named(multiple, case) if multiple else None
+    return f"{known} times {text}" if known else None
 
 
 def _multiple(scaling: Scaling, form: Array) -> float:
@@ -178,27 +185,44 @@ def _multiple(scaling: Scaling, form: Array) -> float:
 
 def _tensors(case: Case, scaling: Scaling) -> Iterator[Form]:
     """Yield the inputs and outputs that can be broadcast to the tensor of the factors, where the factors are."""
-    xp, part, measurements = case.xp, scaling.part, case.measurements
-    if part is None or part.is_complex:
-        return
+    if scaling.part is not None and not scaling.part.is_complex:
+        yield from spread_over(case, scaling.part, scaling.places)
+
+
+def spread_over(case: Case, part: Part, places: Array) -> Iterator[Form]:
+    """Yield the inputs and outputs that can be broadcast to a tensor, at some of its coordinates."""
+    xp, measurements = case.xp, case.measurements
     point, values = measurements.subject.point, measurements.subject.centre
     known = [(each, point) for each in measurements.inputs] + [(each, values) for each in measurements.outputs]
     for other, vector in known[:MANY]:
-        shape = other.shape
-        if other.is_complex or len(shape) > len(part.shape):
+        if other.is_complex or other.entries == 1:
             continue
-        if all(one in (1, whole) for one, whole in zip(shape[::-1], part.shape[::-1], strict=False)):
+        for shape, where in _alignments(other.shape, part.shape):
             spread = xp.broadcast_to(other.of(vector).reshape(shape), part.shape)
-            yield other.path, spread.reshape(-1)[scaling.places]
+            yield other.path + where, spread.reshape(-1)[places]
+
+
+def _alignments(shape: tuple[int, ...], whole: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], str]]:
+    """Yield the shapes in which a tensor can be broadcast to another: the usual one, and along other dimensions."""
+    lengths = [length for length in shape if length > 1]
+    usual = tuple(1 for _ in whole[len(shape) :]) + shape
+    if len(shape) <= len(whole) and all(one in (1, other) for one, other in zip(usual, whole, strict=True)):
+        yield usual, ""
+    for axes in combinations(range(len(whole)), len(lengths)):
+        laid = tuple(whole[axis] if axis in axes else 1 for axis in range(len(whole)))
+        if [whole[axis] for axis in axes] == lengths and laid != usual:
+            yield laid, f" along dimension {' and '.join(map(str, axes))}"
 
 
 def _functions(case: Case, scaling: Scaling) -> Iterator[Form]:
     """Yield tensors and common functions of them that are not zero anywhere."""
     for path, tensor in _tensors(case, scaling):
         found = [(path, tensor), (f"(1 + {path})", 1 + tensor), (f"(1 − {path})", 1 - tensor)]
-        found.append((f"{path}²", tensor * tensor))
+        found += [(f"{path}²", tensor * tensor), (f"(1 + {path}²)", 1 + tensor * tensor)]
+        found += [(f"(1 − {path}²)", 1 - tensor * tensor), (f"cos({path})", case.xp.cos(tensor))]
+        found += [(f"sin({path})", case.xp.sin(tensor)), (f"tanh({path})", case.xp.tanh(tensor))]
         if bool((tensor > 0).all()):
-            found.append((f"√{path}", tensor**0.5))
+            found += [(f"√{path}", tensor**0.5), (f"log({path})", case.xp.log(tensor))]
         if float(abs(tensor).max()) < MANY:
             growing = math.e**tensor
             found += [(f"exp({path})", growing), (f"sigmoid({path})", growing / (1 + growing))]

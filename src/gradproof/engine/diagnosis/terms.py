@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 
 from gradproof.engine.diagnosis.block import Block
-from gradproof.engine.diagnosis.case import CERTAIN, LEAST_FIT, SAME, Case
+from gradproof.engine.diagnosis.case import CERTAIN, SAME, Case
 from gradproof.engine.diagnosis.measurements import multiple_of
 from gradproof.engine.diagnosis.outer_products import crossed, groups
 from gradproof.engine.diagnosis.product_rule import PRODUCT, wrong_term
@@ -15,6 +16,12 @@ from gradproof.engine.parts import Part
 from gradproof.engine.results import Diagnosis
 from gradproof.engine.subject import Array
 from gradproof.engine.thresholds import FEW, TRACE
+
+SHARED = "through something that all entries share"
+SHARES = (
+    "Look at what the forward shares between entries, a sum, mean, norm, maximum or a softmax's denominator: it "
+    "depends on every input, and its derivative is a term of its own."
+)
 
 
 def residual(case: Case) -> Iterator[Diagnosis]:
@@ -75,72 +82,110 @@ def symmetric(case: Case) -> Iterator[Diagnosis]:
 
 
 def outer_product(case: Case, block: Block) -> Iterator[Diagnosis]:
-    """Diagnose a term of rank one or two, as from a norm or a mean that all entries share.
+    """Diagnose an error of rank one or two, as of a term through a norm or a mean that all entries share.
 
-    It is missing, or the entries that it alone makes are all the same multiple of the right ones.
+    The term is missing, or it has another factor, or there is another one in its place.
     """
-    missing = case.xp.where(block.wrong, block.right - block.claimed, 0.0 * block.right)
-    explained, examined, whole, ratios = 0.0, 0.0, 0.0, []
-    for rows, columns in groups(missing != 0):
-        piece, slack = missing[rows][:, columns], block.slack[rows][:, columns]
-        square = float((piece * piece).sum())
+    errors = case.xp.where(block.wrong, block.right - block.claimed, 0.0 * block.right)
+    explained, examined, whole = 0.0, 0.0, 0.0
+    pieces = []
+    for rows, columns in groups(errors != 0):
+        error, claimed, right, slack = (
+            each[rows][:, columns] for each in (errors, block.claimed, block.right, block.slack)
+        )
+        square = float((error * error).sum())
         whole += square
         width = min(len(rows), len(columns))
         if width < FEW:
             continue
         examined += square
-        rest = piece - crossed(piece)
-        if width >= 2 * FEW - 1:
-            rest = rest - crossed(rest)
-        left = abs(rest) - slack
+        left = abs(_without_outer_products(error, 1 if width < 2 * FEW - 1 else 2)) - slack
         left = case.xp.where(left > 0, left, 0.0 * left)
         explained += square - min(square, float((left * left).sum()))
-        ratios.append(_usual_ratio(block.claimed[rows][:, columns], block.right[rows][:, columns], slack))
+        pieces.append(_Piece(claimed, right, slack, _off_the_diagonal(case, block, rows, columns)))
     fit = max(0.0, 1 - math.sqrt(max(0.0, 1 - explained / examined))) if 2 * examined > whole else 0.0
-    if not ratios or fit <= CERTAIN or not bool((abs(block.claimed) > block.slack).any()):
+    if not pieces or fit <= CERTAIN or not bool((abs(block.claimed) > block.slack).any()):
         return
+    ratios = [piece.usual_ratio for piece in pieces]
     if all(abs(ratio) > TRACE for ratio in ratios):
         alike = max(ratios) - min(ratios) <= SAME * max(map(abs, ratios))
-        yield wrong_term(case, "through something that all entries share", ratios[0] if alike else None, fit)
-        return
-    yield Diagnosis(
-        name="missing-term",
-        message=f"What is missing in {case.what} is an outer product"
-        + (f" in each of {len(ratios)} groups of entries" if len(ratios) > 1 else "")
-        + ": the term through something that all entries share"
-        + (" is left out." if bool(block.dropped.any()) else ", which is left out or has another factor."),
-        fit=CERTAIN * fit,
-        hint="Look at what the forward shares between entries, a sum, mean, norm, maximum or a softmax's "
-        "denominator: it depends on every input, and its derivative is a term of its own.",
-    )
+        yield wrong_term(case, SHARED, ratios[0] if alike else None, fit)
+    elif all(piece.lacks_a_term for piece in pieces) or bool(block.dropped.any()):
+        yield Diagnosis(
+            name="missing-term",
+            message=f"What is missing in {case.what} is an outer product"
+            + (f" in each of {len(pieces)} groups of entries" if len(pieces) > 1 else "")
+            + f": the term {SHARED} is left out.",
+            fit=CERTAIN * fit,
+            hint=SHARES,
+        )
+    else:
+        yield Diagnosis(
+            name="wrong-term",
+            message=f"{case.subject_line} is off by an outer product"
+            + (f" in each of {len(pieces)} groups of entries" if len(pieces) > 1 else "")
+            + f": the term {SHARED} is left out, has another factor, or is another one.",
+            fit=CERTAIN * fit,
+            hint=SHARES,
+        )
 
 
-def _usual_ratio(claimed: Array, right: Array, slack: Array) -> float:
-    """Return the ratio to the right ones that most of the wrong entries have; zero if they have none in common."""
-    wrong = abs(claimed - right) > slack
-    counted = wrong & (abs(right) > slack)
-    ratios = sorted((claimed[counted] / right[counted]).tolist())
-    if not ratios:
-        return 0.0
-    ratio: float = ratios[len(ratios) // 2]
-    alike = counted & (abs(claimed - ratio * right) <= slack * max(1.0, abs(ratio)))
-    return ratio if int(alike.sum()) >= FEW and 2 * int(alike.sum()) > int(wrong.sum()) else 0.0
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A group of connected wrong entries, as a matrix: claimed, right, and how far an entry may be off.
+
+    `corner` selects rows and columns between which no entry is on the diagonal of the Jacobian.
+    """
+
+    claimed: Array
+    right: Array
+    slack: Array
+    corner: tuple[list[int], list[int]]
+
+    @property
+    def usual_ratio(self) -> float:
+        """The ratio to the right ones that most of the wrong entries have; zero if they have none in common."""
+        wrong = abs(self.claimed - self.right) > self.slack
+        counted = wrong & (abs(self.right) > self.slack)
+        ratios = sorted((self.claimed[counted] / self.right[counted]).tolist())
+        if not ratios:
+            return 0.0
+        ratio: float = ratios[len(ratios) // 2]
+        alike = counted & (abs(self.claimed - ratio * self.right) <= self.slack * max(1.0, abs(ratio)))
+        return ratio if int(alike.sum()) >= FEW and 2 * int(alike.sum()) > int(wrong.sum()) else 0.0
+
+    @property
+    def lacks_a_term(self) -> bool:
+        """Whether the claims have fewer shared terms, which are outer products, than the function."""
+        rows, columns = self.corner
+        claimed, right = (_rank(each[rows][:, columns], float(self.slack.max())) for each in (self.claimed, self.right))
+        return claimed is not None and (right is None or claimed < right)
 
 
-def dropped_entries(case: Case, block: Block) -> Iterator[Diagnosis]:
-    """Diagnose a Jacobian with some entries wrongly zero and all others right."""
-    wrong, gone = block.wrong, block.dropped
-    right = ~wrong & (abs(block.right) > block.slack)
-    if int(gone.sum()) < 2 or bool((wrong & ~gone).any()) or int(right.sum()) < FEW:
-        return
-    yield Diagnosis(
-        name="missing-term",
-        message=f"Every entry of the Jacobian for {case.what} is right or zero: {int(gone.sum())} of "
-        f"{int(gone.sum() + right.sum())} that were examined are left out.",
-        fit=LEAST_FIT,
-        hint="Some outputs depend on entries that the backward does not connect them with: a sum, a "
-        "normalisation or a neighbour is left out.",
-    )
+def _off_the_diagonal(case: Case, block: Block, rows: list[int], columns: list[int]) -> tuple[list[int], list[int]]:
+    """Return rows and columns of a group between which no entry is a slope along an input of the output's own index."""
+    if _alike(case) is None:
+        return list(range(len(rows))), list(range(len(columns)))
+    start = case.only_operand_part.start if case.only_operand_part else 0
+    own = [int(place) - start for place in block.rows[rows]]
+    others = [int(place) - case.input.start for place in block.columns[columns]]
+    half = others[len(others) // 2 :]
+    return [k for k, place in enumerate(own) if place not in half], list(range(len(others) - len(half), len(others)))
+
+
+def _without_outer_products(matrix: Array, number: int) -> Array:
+    """Return what is left of a matrix without so many outer products."""
+    for _ in range(number):
+        matrix = matrix - crossed(matrix)
+    return matrix
+
+
+def _rank(matrix: Array, slack: float) -> int | None:
+    """Return the rank of a matrix; None if it is full, and may be so by the number of rows or columns alone."""
+    for rank in range(min(matrix.shape)):
+        if bool((abs(_without_outer_products(matrix, rank)) <= FEW * slack).all()):
+            return rank
+    return None
 
 
 def _alike(case: Case) -> Part | None:
