@@ -2,7 +2,7 @@
 
 The first diagnosis of the first finding that has one counts. Controls are wrong in a way that has no name: no diagnosis
 is the right answer. Arguments choose among the sets: gallery, held-out, by-hand, realistic, afterwards, networks,
-transforms.
+transforms, models.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from benchmarks.held_out import plants
 from benchmarks.realistic import REALISTIC
 from benchmarks.realistic.afterwards import AFTERWARDS
 from benchmarks.realistic.bug import Bug
+from benchmarks.realistic.models import MODELS
 from benchmarks.realistic.networks import NETWORKS
 from benchmarks.realistic.transforms import TRANSFORMS
 from gradproof import Report, check
@@ -60,6 +61,7 @@ SETS = {
     "afterwards": of_authors(AFTERWARDS),
     "networks": of_authors(NETWORKS),
     "transforms": of_authors(TRANSFORMS),
+    "models": of_authors(MODELS),
 }
 
 
