@@ -169,7 +169,7 @@ FAMILIES = {
         lambda x: f.layer_norm(x, x.shape[-1:]),
         (normal(12, 16),),
         lambda g, x: layer_norm_gradient(g, x, 16.0),
-        lambda g, x: layer_norm_gradient(g, x, NOISE[:1].T),
+        lambda g, x: layer_norm_gradient(g, x, 1.0) * (1 + 0.3 * (9 * x).sin()),
     ),
     "an inner factor of a term": (
         "wrong-term",

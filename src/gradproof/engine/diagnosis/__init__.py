@@ -77,6 +77,7 @@ ENTRYWISE: tuple[OfBlock, ...] = (
     supports.constants,
     terms.outer_product,
     supports.other_entries,
+    linear_terms.missing,
 )
 OF_A_SAMPLE: tuple[OfBlock, ...] = (index_maps.found_elsewhere, regions.missing_mask_in_columns)
 
@@ -121,7 +122,7 @@ def _candidates(case: Case) -> tuple[Diagnosis, ...]:
     found = found or _ranked(one for family in BY_TERMS for one in _affordable(family(case)))
     found = found or _of_block(ENTRYWISE if case.sample is None else OF_A_SAMPLE, case, block)
     found = found or _ranked(_affordable(evaluation_point.wrong_point(case)))
-    found = found or _of_block((tensor_factors.exchanged, linear_terms.linear_terms), case, block)
+    found = found or _of_block((tensor_factors.exchanged, linear_terms.different), case, block)
     return found or (() if block is None else tuple(evaluation_point.approximate(case, block)))
 
 

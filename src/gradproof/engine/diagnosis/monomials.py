@@ -21,7 +21,7 @@ def monomial(xp: Any, numbers: Array, forms: Sequence[Form], spread: float) -> t
 
     The powers are whole or half. There have to be more distinct numbers than powers and one constant can fit.
     """
-    if bool((numbers == 0).any()):
+    if not bool((xp.isfinite(numbers) & (numbers != 0)).all()):
         return None
     usable = [form for form in forms if bool((form[1] != 0).all()) and _varies(form[1])][:MOST]
     wanted, distinct = xp.log(abs(numbers)), _distinct(numbers, spread)
@@ -48,7 +48,7 @@ def _varies(values: Array) -> bool:
 
 
 def _distinct(numbers: Array, spread: float) -> int:
-    found = sorted(numbers.tolist())
+    found: list[float] = sorted(numbers.tolist())
     return 1 + sum(abs(one - other) > spread * abs(one) for one, other in zip(found[1:], found, strict=False))
 
 

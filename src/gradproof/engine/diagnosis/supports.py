@@ -31,21 +31,22 @@ def dropped_entries(case: Case, block: Block) -> Iterator[Diagnosis]:
         others = "all others are right"
     else:
         return
-    yield Diagnosis(
-        name="missing-term",
-        message=f"{gone} of {gone + right + changed} entries of the Jacobian that were examined for {case.what} are "
-        f"left out; {others}.",
-        fit=LEAST_FIT,
-        hint=HINT,
-    )
+    yield _missing(case, gone, right + changed, others)
 
 
 def other_entries(case: Case, block: Block) -> Iterator[Diagnosis]:
-    """Diagnose a Jacobian whose entries are right, left out or added: some are connected with the wrong ones."""
+    """Diagnose a Jacobian whose entries are right, left out or added: some are connected with the wrong ones.
+
+    Where a term is missing that cancels others, a few entries seem to be added. Of a term that goes elsewhere, as many
+    are added as are left out.
+    """
     gone, added, changed, right = _counts(block)
     if changed or min(gone, added) < 2 or block.rows is None:
         return
     if min(gone, added, right) >= FEW and _has_sums(block):
+        if gone >= 2 * added:
+            yield _missing(case, gone, right, f"{added} that should be zero are not, and all others are right")
+            return
         yield Diagnosis(
             name="wrong-term",
             message=f"{case.subject_line} is right but for a term that connects other entries than it should: {gone} "
@@ -82,6 +83,16 @@ def constants(case: Case, block: Block) -> Iterator[Diagnosis]:
         fit=LEAST_FIT,
         hint="Look for a term of the forward that is linear in these entries, such as that of a target or of an entry "
         "itself, and for the constants that it is multiplied by.",
+    )
+
+
+def _missing(case: Case, gone: int, there: int, others: str) -> Diagnosis:
+    return Diagnosis(
+        name="missing-term",
+        message=f"{gone} of {gone + there} entries of the Jacobian that were examined for {case.what} are left out; "
+        f"{others}.",
+        fit=LEAST_FIT,
+        hint=HINT,
     )
 
 

@@ -18,7 +18,7 @@ from gradproof.engine.diagnosis.measurements import norm_of
 from gradproof.engine.diagnosis.monomials import Form, monomial
 from gradproof.engine.diagnosis.outer_products import factors_out
 from gradproof.engine.diagnosis.scale import named
-from gradproof.engine.parts import Part
+from gradproof.engine.parts import Axis, Part
 from gradproof.engine.results import Diagnosis
 from gradproof.engine.subject import Array
 from gradproof.engine.thresholds import ALIKE, FEW, MANY, TRACE
@@ -89,6 +89,13 @@ def exchanged(case: Case, block: Block) -> Iterator[Diagnosis]:
                     hint=f"Look for {other} in the derivative of the forward, and for what the backward multiplies by.",
                 )
                 return
+        if (axes := _decisive_axes(case, scaling)) and _is_plausible(scaling.factors):
+            dimensions = " and ".join(str(axis.number) for axis in axes)
+            sizes = f"{float(scaling.factors.min()):.4g} to {float(scaling.factors.max()):.4g}"
+            part = scaling.part.path if scaling.part else ""
+            times = f"a factor that depends on the index along dimension {dimensions} of {part} alone, from {sizes}"
+            yield _scaled(case, scaling, times, on_inputs=on_inputs)
+            return
 
 
 def _scaling(case: Case, block: Block, *, on_inputs: bool) -> Scaling | None:
@@ -170,6 +177,23 @@ def _times(case: Case, scaling: Scaling, text: str, multiple: float) -> str | No
     return f"{known} times {text}" if known else None
 
 
+def _decisive_axes(case: Case, scaling: Scaling) -> tuple[Axis, ...]:
+    """Return the dimensions whose indices decide the factors, if entries that differ in others prove it."""
+    part, factors = scaling.part, scaling.factors
+    if part is None or part.is_complex:
+        return ()
+    for count in range(1, len(part.axes)):
+        for axes in combinations(part.axes, count):
+            keys = zip(*((scaling.places // axis.below % axis.length).tolist() for axis in axes), strict=True)
+            groups: dict[tuple[int, ...], list[float]] = {}
+            for key, factor in zip(keys, factors.tolist(), strict=True):
+                groups.setdefault(key, []).append(factor)
+            alike = all(max(each) - min(each) <= scaling.spread * max(map(abs, each)) for each in groups.values())
+            if alike and len(factors) - len(groups) >= 2 * FEW:
+                return axes
+    return ()
+
+
 def _multiple(scaling: Scaling, form: Array) -> float:
     """Return the multiple of a form that the factors are, zero if they are none; 1.0 where it is one to the digits."""
     ratio = scaling.factors / form
@@ -190,12 +214,12 @@ def _tensors(case: Case, scaling: Scaling) -> Iterator[Form]:
 
 
 def spread_over(case: Case, part: Part, places: Array) -> Iterator[Form]:
-    """Yield the inputs and outputs that can be broadcast to a tensor, at some of its coordinates."""
+    """Yield the finite inputs and outputs that can be broadcast to a tensor, at some of its coordinates."""
     xp, measurements = case.xp, case.measurements
     point, values = measurements.subject.point, measurements.subject.centre
     known = [(each, point) for each in measurements.inputs] + [(each, values) for each in measurements.outputs]
     for other, vector in known[:MANY]:
-        if other.is_complex or other.entries == 1:
+        if other.is_complex or other.entries == 1 or not bool(xp.isfinite(other.of(vector)).all()):
             continue
         for shape, where in _alignments(other.shape, part.shape):
             spread = xp.broadcast_to(other.of(vector).reshape(shape), part.shape)
