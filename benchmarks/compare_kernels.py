@@ -203,7 +203,7 @@ def gelu_tanh_fused(x: Tensor) -> Tensor:
 
 
 def gelu_tanh_plain(x: Tensor) -> Tensor:
-    """The approximate gelu of torch's."""
+    """Torch's own approximate gelu."""
     return F.gelu(x, approximate="tanh")
 
 

@@ -198,7 +198,7 @@ def planted_entries(seed: int, dtype: torch.dtype, mistake: str) -> str:
 
 
 def show_right(options: argparse.Namespace) -> int:
-    """The table of right steps; gives the number of false alarms."""
+    """Print the table of right steps, and return the number of false alarms."""
     counts: dict[tuple[str, str], Counter[str]] = {}
     reasons: Counter[str] = Counter()
     alarms = 0
@@ -255,7 +255,7 @@ def made(network: str, dtype: torch.dtype) -> tuple[nn.Module, Callable[[], Tens
 
 
 def show_right_kinds(options: argparse.Namespace) -> int:
-    """Every kind of right step, several in a row; gives the number of false alarms."""
+    """Check every kind of right step, several in a row, and return the number of false alarms."""
     kinds = {f"written out, {name}": partial(written, rule, "") for name, rule in RULES.items()}
     counts: Counter[str] = Counter()
     for (name, make), network, dtype in product({**RIGHT, **kinds}.items(), options.on, DTYPES):

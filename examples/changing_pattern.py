@@ -13,7 +13,7 @@ STEPS, EVERY = 300, 10
 
 
 def main() -> list[float]:
-    """Train an eighth of the weights, at changing positions, as RigL does; gives the losses."""
+    """Train an eighth of the weights, at changing positions, as RigL does, and return the losses."""
     torch.manual_seed(0)
     truth = torch.zeros(8, 64)
     truth[:, :8] = torch.randn(8, 8)  # the first 8 of 64 inputs matter

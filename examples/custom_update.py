@@ -9,7 +9,7 @@ from gradproof.sparse import Pattern, apply_gradient_, matmul, repack
 
 
 def main() -> list[float]:
-    """Fit a sparse matrix by moving a tenth of its entries at a time; gives the losses."""
+    """Fit a sparse matrix by moving a tenth of its entries at a time, and return the losses."""
     torch.manual_seed(0)
     pattern = Pattern.random((30, 40), 0.2)
     matrix = repack(torch.randn(pattern.entries), pattern).to_sparse_coo().coalesce().requires_grad_()

@@ -10,7 +10,7 @@ from gradproof.sparse import GraphConvolution, clip_grad_norm_
 
 
 def main() -> list[float]:
-    """Learn which of a node's neighbours its label comes from; gives the losses."""
+    """Learn which of a node's neighbours its label comes from, and return the losses."""
     torch.manual_seed(0)
     nodes, neighbours = 60, 4
     targets = torch.arange(nodes).repeat_interleave(neighbours)

@@ -1,7 +1,7 @@
 """A graph convolutional network and a graph attention network that learn the classes of a graph's nodes.
 
-Run with `python examples/graph_networks.py`, or with 100000 behind it for a graph of that many nodes and ten times as
-many edges.
+Run with `python examples/graph_networks.py`, or with the argument 100000 for a graph of that many nodes and ten times
+as many edges.
 """
 
 import sys
@@ -61,7 +61,7 @@ def networks(edges: Tensor, nodes: int) -> dict[str, nn.Module]:
 
 
 def train(net: nn.Module, x: Tensor, label: Tensor, epochs: int) -> tuple[list[float], float]:
-    """Train on one half of the nodes; gives the losses, and the accuracy on the other half."""
+    """Train on one half of the nodes, and return the losses and the accuracy on the other half."""
     known = torch.rand(len(x)) < 0.5
     adam = torch.optim.Adam(net.parameters(), lr=0.02)
     losses = []
@@ -77,7 +77,7 @@ def train(net: nn.Module, x: Tensor, label: Tensor, epochs: int) -> tuple[list[f
 
 
 def main(nodes: int = 800, epochs: int = 60) -> list[float]:
-    """Train both networks; gives the losses of the second."""
+    """Train both networks, and return the losses of the second."""
     torch.manual_seed(0)
     edges, label, x = communities(nodes)
     losses = [0.0]

@@ -10,7 +10,7 @@ from gradproof.sparse import Pattern, SparseLinear, repack
 
 
 def main() -> list[float]:
-    """Learn the weights behind a sparse target from a sparse input; gives the losses."""
+    """Learn the weights behind a sparse target from a sparse input, and return the losses."""
     torch.manual_seed(0)
     samples, features, outputs = 200, 50, 10
     inputs = Pattern.random((samples, features), 0.1)

@@ -9,7 +9,7 @@ from gradproof.sparse import apply_gradient_, unpack
 
 
 def main() -> list[float]:
-    """Bring the sum of a sparse matrix to one; gives the losses."""
+    """Bring the sum of a sparse matrix to one, and return the losses."""
     torch.manual_seed(0)
     matrix = torch.randn(5, 5).relu().to_sparse_csc().requires_grad_()
     before = matrix.detach().row_indices().clone()
