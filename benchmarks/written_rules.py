@@ -196,7 +196,7 @@ def written(rule: WrittenRule, wrong: str, net: nn.Module, loss: Callable[[], Te
                     rule.update(p, p.grad, self.state[p], group, wrong)
 
     first = rule.kind(net.parameters(), **rule.options)
-    warm_up(first, net, loss)
+    warm_up(first, net, lambda: 4 * loss())  # so that a maximum of earlier moments is larger than the last one
     made = Written(net.parameters(), **rule.options)
     made.load_state_dict(copy.deepcopy(first.state_dict()))
     return made

@@ -243,3 +243,17 @@ def test_a_gradient_of_few_entries_at_a_nearby_point_is_no_multiple():
         sgd.step()
 
     assert check_step(step, loss, net, seed=0).verdict is not Verdict.FAIL
+
+
+def test_a_gradient_whose_entries_are_in_another_order_is_found_although_it_points_downhill():
+    weight = torch.linspace(1, 2, 12, dtype=torch.float64).reshape(3, 4).requires_grad_()
+    sgd = SGD([weight], lr=0.01)
+
+    def step():
+        weight.grad = weight.grad.flip(0)
+        sgd.step()
+
+    report = check_step(step, lambda: weight.square().sum(), [weight], seed=0)
+
+    assert [finding.kind for finding in report.findings] == ["gradient-used"]
+    assert "its entries in another order" in report.message

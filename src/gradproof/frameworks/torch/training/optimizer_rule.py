@@ -73,11 +73,14 @@ def gradient_findings(
         if bool(((used * right >= 0) & (abs(used) <= abs(right) * (1 + slack))).all()):
             continue
         factor, alike = float(used @ right / (right @ right)), cosine(used, right)
-        if alike > UNRESOLVED and not (factor > 1 + SLIGHT and _is_multiple(used, right, factor, slack)):
+        is_permuted = used.sort().values.equal(right.sort().values)
+        is_longer = factor > 1 + SLIGHT and _is_multiple(used, right, factor, slack)
+        if alike > UNRESOLVED and not is_longer and not is_permuted:
             continue
         if alike > 1 - SLIGHT**2 and any(abs(length - 1) < SLIGHT**2 for length in (_length(update.gradient), whole)):
             continue
         same = f"{factor:.4g} times it" if abs(alike) > 1 - SLIGHT**2 else f"at a cosine of {alike:.2f} to it"
+        same = "its entries in another order" if is_permuted else same
         yield Finding(
             kind="gradient-used",
             message=f"{names[update.number]} was stepped with another gradient than that of the loss: {same}.",
