@@ -17,7 +17,7 @@ from gradproof.errors import InputError, OutOfMemoryError
 
 NEGATIVE = re.compile(r"-(\.?\d|\(|\w+\()")  # -1.5, -(…), -randn(3): an input, not an option
 FRAMEWORK = "torch"
-ABSENT = "PyTorch is not installed. Install it: pip install 'gradproof[torch]'"
+NO_TORCH = "PyTorch is not installed. Install it: pip install 'gradproof[torch]'"
 
 
 class Misuse(click.ClickException):
@@ -75,7 +75,7 @@ def _code_of(run: Callable[[], Any]) -> int:
     except OutOfMemoryError as error:
         return _shown(Failed(str(error)))
     except ModuleNotFoundError as error:
-        return _shown(Failed(ABSENT if error.name == FRAMEWORK else _internal(error)))
+        return _shown(Failed(NO_TORCH if error.name == FRAMEWORK else _internal(error)))
     except click.ClickException as error:
         return _shown(error)
     except (click.Abort, KeyboardInterrupt):

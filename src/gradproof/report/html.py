@@ -28,7 +28,7 @@ CULPRITS = 3  # named in a finding
 # How JupyterLab, VS Code and Colab mark the theme of a notebook.
 LIGHT_THEMES = ('[data-jp-theme-light="true"]', ".vscode-light", '[theme="light"]')
 DARK_THEMES = ('[data-jp-theme-light="false"]', ".vscode-dark", ".vscode-high-contrast", '[theme="dark"]')
-FEW = 4  # entries of a finding without pictures
+ENTRIES_WITHOUT_PICTURES = 4  # entries of a finding without pictures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +159,9 @@ def _card(report: Report, *, pictured: bool, open_: bool) -> _Card:
         origin=report.origin,
         reason=f"{report.reason.value}: {report.message}" if report.reason else "",
         hint=report.hint,
-        findings=[_finding(finding, None if pictured else FEW) for finding in report.findings[:FINDINGS]],
+        findings=[
+            _finding(finding, None if pictured else ENTRIES_WITHOUT_PICTURES) for finding in report.findings[:FINDINGS]
+        ],
         more=_more(report.findings[FINDINGS:]),
         pictures=[(_kind(picture), picture) for picture in pictures(report)] if pictured else [],
         several=len(subject.derivatives) > 1,

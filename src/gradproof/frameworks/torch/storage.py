@@ -17,7 +17,7 @@ from gradproof.sparse.pattern.grid import piece_of
 from gradproof.sparse.pattern.layouts import index_tensors, stored_values, with_values
 from gradproof.sparse.pattern.layouts import is_sparse as is_sparse
 
-LARGE = 1 << 12  # entries: from here on, copies share the indices of a sparse tensor
+SHARED_FROM = 1 << 12  # entries: from here on, copies share the indices of a sparse tensor
 SURROUNDINGS = 1 << 16  # entries of a view's base that are copied along with it
 
 
@@ -93,7 +93,7 @@ def replica(tensor: Tensor) -> Tensor:
 
 def refilled(tensor: Tensor) -> Tensor:
     """Copy a tensor, but share the indices of a large sparse one."""
-    if is_sparse(tensor) and stored_values(tensor).numel() >= LARGE:
+    if is_sparse(tensor) and stored_values(tensor).numel() >= SHARED_FROM:
         return with_values(tensor.detach(), stored_values(tensor).clone())
     return replica(tensor)
 
@@ -145,7 +145,7 @@ class Fingerprint:
 
 
 def _essence(component: Tensor) -> Tensor | tuple[torch.Size, int, int]:
-    if component.numel() < LARGE or component.device.type != "cpu":
+    if component.numel() < SHARED_FROM or component.device.type != "cpu":
         return replica(component)
     whole = bits(component)
     plain = weighted = 0
@@ -160,7 +160,7 @@ def _essence(component: Tensor) -> Tensor | tuple[torch.Size, int, int]:
 def _is_unchanged(before: Tensor | tuple[torch.Size, int, int], component: Tensor) -> bool:
     if isinstance(before, Tensor):
         return same_numbers(before, component)
-    return component.numel() >= LARGE and _essence(component) == before
+    return component.numel() >= SHARED_FROM and _essence(component) == before
 
 
 def bits(component: Tensor) -> Tensor:

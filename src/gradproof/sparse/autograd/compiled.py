@@ -18,7 +18,7 @@ from gradproof.sparse.autograd.kernels import Slot
 from gradproof.sparse.pattern import Pattern
 from gradproof.sparse.pattern.layouts import LAYOUT_OF_NAME, NAME_OF_LAYOUT
 
-PATTERN = "Tensor indices, Tensor? plain, str layout, SymInt[] shape, SymInt[] blocks, bool parallel"
+PATTERN_SCHEMA = "Tensor indices, Tensor? plain, str layout, SymInt[] shape, SymInt[] blocks, bool parallel"
 Stored = tuple[Tensor, Tensor | None, str, list[int], list[int], bool]
 
 
@@ -61,7 +61,7 @@ def _entries(indices: Tensor, plain: Tensor | None, blocks: list[int]) -> int:
 @torch.library.custom_op(
     "gradproof::contract",
     mutates_args=(),
-    schema=f"(Tensor first, Tensor second, {PATTERN}, str missing) -> Tensor",
+    schema=f"(Tensor first, Tensor second, {PATTERN_SCHEMA}, str missing) -> Tensor",
 )
 def _contract(first: Tensor, second: Tensor, *arguments: Any) -> Tensor:
     *stored, missing = arguments
@@ -96,7 +96,7 @@ def _backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
 _contract.register_autograd(_backward, setup_context=_save)
 
 
-@torch.library.custom_op("gradproof::lines", mutates_args=(), schema=f"({PATTERN}, int dimension) -> Tensor")
+@torch.library.custom_op("gradproof::lines", mutates_args=(), schema=f"({PATTERN_SCHEMA}, int dimension) -> Tensor")
 def _lines(*arguments: Any) -> Tensor:
     *stored, dimension = arguments
     pattern = _pattern_at(*stored)
@@ -110,7 +110,7 @@ def _(*arguments: Any) -> Tensor:
     return torch.empty(_entries(indices, plain, blocks), dtype=torch.int64, device=indices.device)
 
 
-@torch.library.custom_op("gradproof::coordinates", mutates_args=(), schema=f"({PATTERN}) -> Tensor")
+@torch.library.custom_op("gradproof::coordinates", mutates_args=(), schema=f"({PATTERN_SCHEMA}) -> Tensor")
 def _coordinates(*stored: Any) -> Tensor:
     return _pattern_at(*stored).coordinates.clone()
 

@@ -20,7 +20,7 @@ from gradproof.sparse.pattern.layouts import BY_COLUMN, index_tensors, sparse_te
 NUMBERED = 2**62  # cells; keys are 64-bit integers, and sums of a few keys must fit as well
 PIECE = 1 << 16  # cells worked on at a time, at most
 LEAST = 1 << 10  # cells worked on at a time, at least, if there are as many
-SHARE = 8  # in between, an eighth of the cells: its memory is little beside the indices'
+PARTS = 8  # in between, an eighth of the cells: its memory is little beside the indices'
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ def piece_of(count: int) -> int:
     >>> piece_of(100), piece_of(80_000), piece_of(10**9)
     (1024, 10000, 65536)
     """
-    return min(PIECE, max(LEAST, -(-count // SHARE)))
+    return min(PIECE, max(LEAST, -(-count // PARTS)))
 
 
 def _coordinate_pieces(tensor: Tensor, grid: Grid) -> Iterator[tuple[slice, Tensor]]:

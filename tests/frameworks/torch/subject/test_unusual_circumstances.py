@@ -9,7 +9,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from gradproof import InputError, Verdict, check
-from gradproof.frameworks.torch.examination.derivative_judge import DRAWS
+from gradproof.frameworks.torch.examination.derivative_judge import DRAWS_NOTE
 from support.points import point
 
 
@@ -104,7 +104,7 @@ def test_a_wrong_gradient_of_random_draws_comes_with_a_note_on_samplers():
     report = check(sampled, point(3), seed=0)
 
     assert report.verdict is not Verdict.PASS
-    assert DRAWS in report.notes or report.verdict is Verdict.INCONCLUSIVE
+    assert DRAWS_NOTE in report.notes or report.verdict is Verdict.INCONCLUSIVE
 
 
 @torch.library.custom_op("gradproof_tests::halved", mutates_args=())

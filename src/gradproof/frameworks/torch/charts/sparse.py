@@ -12,9 +12,8 @@ from gradproof.engine.pieces import slices
 from gradproof.frameworks.torch.charts.chart import Chart, added, alike, refusing_malformed, shaped
 from gradproof.frameworks.torch.storage import as_real, refilled
 from gradproof.sparse.pattern.layouts import name_of, stored_values, with_values
+from gradproof.sparse.pattern.pattern import MIXER
 from gradproof.sparse.pattern.reading import EntryReader, Rest
-
-MIXER = 0x9E3779B97F4A7C15 - 2**64  # odd, with bits everywhere: multiplying by it scatters neighbouring keys
 
 
 class _OnTemplate(Chart):

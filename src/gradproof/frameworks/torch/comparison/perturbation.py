@@ -11,7 +11,7 @@ from torch import Tensor
 from gradproof.frameworks.torch.storage import as_real, real_dtype
 from gradproof.frameworks.torch.subject.arguments import differentiable
 
-STEP = 0.75  # of the spacing at one: 0.75 to 1.5 spacings of the number itself, which round to one or two
+SPACINGS = 0.75  # of the spacing at one: 0.75 to 1.5 spacings of the number itself, which round to one or two
 
 
 def moved(tensors: Sequence[Tensor], seed: int, *, far: bool = False) -> list[Tensor]:
@@ -40,6 +40,6 @@ def _moved(tensor: Tensor, seed: int, far: bool) -> Tensor:
     real = as_real(tensor.detach())
     spacing = torch.finfo(real.dtype).eps
     steps = torch.rand(real.shape, generator=generator, dtype=torch.float64, device=tensor.device).mul_(2).sub_(1)
-    steps = steps.mul_(math.sqrt(spacing)) if far else steps.sign_().mul_(STEP * spacing)
+    steps = steps.mul_(math.sqrt(spacing)) if far else steps.sign_().mul_(SPACINGS * spacing)
     result = (real.to(torch.float64) * steps.add_(1)).to(real.dtype)
     return torch.view_as_complex(result) if tensor.is_complex() else result

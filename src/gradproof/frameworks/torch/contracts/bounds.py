@@ -15,7 +15,7 @@ from gradproof.frameworks.torch.contracts.memory_guards import FILLS, Guard, fre
 from gradproof.frameworks.torch.storage import memory_of, refilled
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
-MARGIN = 1 << 12  # entries on either side: more than the block of a usual kernel, and a multiple of every alignment
+GUARD_ENTRIES = 1 << 12  # on either side: more than the block of a usual kernel, and a multiple of every alignment
 SUSPECTS = 32  # tensors that are tried one at a time to name the one that is read beyond its bounds
 READING = (
     "Look for the mask of the last block, for a size or a stride that is taken for another, and for a kernel that "
@@ -50,7 +50,7 @@ class GuardedTensors(_Guarded):
         """Return a copy of a tensor with margins around it."""
         if self._alone not in (None, path):
             return refilled(tensor)
-        copy, guards = guarded(tensor, self._fill, before=MARGIN, after=MARGIN)
+        copy, guards = guarded(tensor, self._fill, before=GUARD_ENTRIES, after=GUARD_ENTRIES)
         self._guards += [(path, guard) for guard in guards]
         return copy
 
@@ -78,7 +78,7 @@ class GuardedAllocations(_Guarded):
 
     def _allocated(self, tensor: Tensor) -> Tensor:
         # nothing before it: a fresh tensor begins its storage, which as_strided may rely on
-        guard = Guard(tensor, fresh_value(tensor, self._fill), before=0, after=MARGIN)
+        guard = Guard(tensor, fresh_value(tensor, self._fill), before=0, after=GUARD_ENTRIES)
         self._guards.append((f"a tensor of shape {tuple(tensor.shape)} that it allocates", guard))
         return guard.tensor
 

@@ -16,10 +16,10 @@ from gradproof.engine.thresholds import SAMPLE
 from gradproof.frameworks.torch.contracts.contract import Context
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
-ROUNDINGS = 64.0  # units of rounding in the largest entry: sums are added up in another order, kernels differ
+KERNEL_ROUNDINGS = 64.0  # units of rounding in the largest entry: sums are added up in another order, kernels differ
 NOISE = 64.0  # times the noise that was measured, where rounding alone does not explain a difference
 NUDGES = (40, 104, 168)  # units of rounding by which a vector is scaled, so that every operation is rounded anew
-STEP = 8.0  # units of rounding by which inputs are moved, for the same purpose
+STEP_ROUNDINGS = 8.0  # units of rounding by which inputs are moved, for the same purpose
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ def gap(
         return torch.where(known, (found[where] - expected[where]).abs(), 0.0).nan_to_num(torch.inf)
 
     worst, distance = furthest(len(expected), difference)
-    allowed = ROUNDINGS * precision * largest(expected) + more
-    if distance <= allowed or distance <= ROUNDINGS * shown_in(expected, found) * largest(expected) + more:
+    allowed = KERNEL_ROUNDINGS * precision * largest(expected) + more
+    if distance <= allowed or distance <= KERNEL_ROUNDINGS * shown_in(expected, found) * largest(expected) + more:
         return None
     if noise is not None and distance <= allowed + NOISE * noise():
         return None
@@ -116,7 +116,7 @@ def noise_of_values(subject: TorchSubject) -> float:
 
 def _small_steps(subject: TorchSubject) -> list[Tensor]:
     """Return directions that move every input by a few units of rounding."""
-    return [subject.direction(seed, Step(STEP * subject.numbers.precision)) for seed in range(3)]
+    return [subject.direction(seed, Step(STEP_ROUNDINGS * subject.numbers.precision)) for seed in range(3)]
 
 
 def largest(vector: Tensor) -> float:

@@ -11,7 +11,7 @@ from torch import Tensor
 from gradproof._options import ContractName
 from gradproof.engine.results import Finding
 from gradproof.frameworks.torch.storage import refilled
-from gradproof.frameworks.torch.subject.calling import LARGE
+from gradproof.frameworks.torch.subject.calling import LARGE_TENSOR
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 T = TypeVar("T")
@@ -50,14 +50,14 @@ class Context:
         known: Tensor | None = self._known.get("cotangent")
         if known is None:
             known = subject.cotangent(self.seed)
-            if subject.outputs.size < LARGE:
+            if subject.outputs.size < LARGE_TENSOR:
                 self._known["cotangent"] = known
         return known
 
     def incoming(self, subject: TorchSubject) -> list[Tensor]:
         """Return the incoming gradient as tensors, each with values in memory of its own."""
         pieces = subject.outputs.tensors(self.cotangent(subject))
-        alone = len(pieces) == 1 and subject.outputs.size >= LARGE  # drawn for it
+        alone = len(pieces) == 1 and subject.outputs.size >= LARGE_TENSOR  # drawn for it
         return pieces if alone else [refilled(piece) for piece in pieces]
 
     def gradient(self, subject: TorchSubject) -> Tensor:

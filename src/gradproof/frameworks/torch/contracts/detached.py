@@ -20,7 +20,7 @@ from gradproof.frameworks.torch.subject.arguments import differentiable
 from gradproof.frameworks.torch.subject.derivatives import GradientCall
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
-CLEAR = 1e3  # units of rounding that a change must exceed to be one
+CLEAR_ROUNDINGS = 1e3  # units of rounding that a change must exceed to be one
 PROPORTIONAL = (1.7, 2.3)  # a step of twice the size changes a smooth function this many times as much
 
 
@@ -80,6 +80,6 @@ def _follows(subject: TorchSubject, centre: Tensor, near: Tensor | None, far: Te
         return False
     once, twice = near - centre, far - centre
     size = torch.maximum(centre.abs(), far.abs())
-    clear = once.abs() > CLEAR * subject.numbers.precision * size
+    clear = once.abs() > CLEAR_ROUNDINGS * subject.numbers.precision * size
     ratio = twice / torch.where(clear, once, 1.0)
     return bool((clear & (ratio > PROPORTIONAL[0]) & (ratio < PROPORTIONAL[1])).any())

@@ -15,14 +15,21 @@ from torch import Tensor
 
 from gradproof._options import ContractName
 from gradproof.engine.results import Place
-from gradproof.frameworks.torch.contracts.comparison import NOISE, ROUNDINGS, furthest, largest, rounding_of, shown_in
+from gradproof.frameworks.torch.contracts.comparison import (
+    KERNEL_ROUNDINGS,
+    NOISE,
+    furthest,
+    largest,
+    rounding_of,
+    shown_in,
+)
 from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken
-from gradproof.frameworks.torch.subject.calling import LARGE
+from gradproof.frameworks.torch.subject.calling import LARGE_TENSOR
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 FACTOR = -1024.0  # a power of two scales without rounding; its sign shows an absolute value, its size a clip
 SMALL_FACTOR = -2.0  # where the dtype holds few numbers
-COARSE = 1e-4  # the spacing of such numbers
+COARSE_SPACING = 1e-4  # the spacing of such numbers
 DIGIT = 0.05  # of the largest entry
 FEW_BITS = 2.0**20  # times the smallest normal number, below which numbers lose digits when they are scaled
 
@@ -39,9 +46,9 @@ def linear(subject: TorchSubject, context: Context) -> Outcome:
         )
         hint = "Multiply by the incoming gradient: the backward adds something that does not depend on it."
         return broken(ContractName.LINEAR, message, argument=place.path, hint=hint)
-    factor = SMALL_FACTOR if subject.numbers.precision > COARSE else FACTOR
+    factor = SMALL_FACTOR if subject.numbers.precision > COARSE_SPACING else FACTOR
     many = subject.pullback(factor * context.cotangent(subject))
-    if len(once) < LARGE and torch.equal(many, factor * once):
+    if len(once) < LARGE_TENSOR and torch.equal(many, factor * once):
         return _additive(subject, context)
     worst, gap = furthest(len(once), lambda where: _gap(subject, once[where], many[where] / factor, abs(factor)))
     if not gap or not _is_beyond_rounding(subject, context, gap):
@@ -91,7 +98,7 @@ def _left_at_zero(subject: TorchSubject, once: Tensor) -> tuple[int, float]:
         return torch.where(once[where].isfinite(), found[where].nan_to_num(torch.inf).abs(), 0.0)
 
     worst, most = furthest(len(once), size)
-    allowed = ROUNDINGS * subject.numbers.precision * largest(once)
+    allowed = KERNEL_ROUNDINGS * subject.numbers.precision * largest(once)
     return worst, float(found[worst]) if most > allowed else 0.0
 
 

@@ -12,7 +12,7 @@ from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome
 from gradproof.frameworks.torch.contracts.pullbacks import custom_nodes, function_name, gradients, saved_by
 from gradproof.frameworks.torch.internals import version_of
 from gradproof.frameworks.torch.storage import Fingerprint, refilled, same_numbers
-from gradproof.frameworks.torch.subject.calling import LARGE
+from gradproof.frameworks.torch.subject.calling import LARGE_TENSOR
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 ADVICE = "Other nodes of the graph still read it: compute out of place, or clone it first."
@@ -94,7 +94,7 @@ def _fresh_call(subject: TorchSubject) -> tuple[list[Tensor], list[Tensor], tupl
     copies: dict[tuple[Any, ...], Tensor] = {}
 
     def pack(tensor: Tensor) -> Tensor:
-        if tensor.layout == torch.strided and 0 < tensor.numel() < LARGE:
+        if tensor.layout == torch.strided and 0 < tensor.numel() < LARGE_TENSOR:
             copies.setdefault(_view(tensor), tensor.detach().clone())
         return tensor
 

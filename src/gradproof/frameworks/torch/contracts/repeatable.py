@@ -18,8 +18,8 @@ from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome
 from gradproof.frameworks.torch.subject.graphs import SINGLE_USE
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
-SINGLE = TWO_DIGITS * 2.0**-23  # of the largest entry: the same in a kernel that adds in float32, whatever it is given
-ROUNDINGS = 1e3  # units of rounding of the largest entry: the difference that another order of summation may make
+REPEAT_ROUNDINGS = 1e3  # units of rounding of the largest entry, by which a sum in another order may differ
+FLOAT32_NOISE = TWO_DIGITS * 2.0**-23  # of the largest entry: the same in kernels that add in float32
 REPEATS = 8  # further pullbacks that measure how far gradients scatter, once two of them differ
 
 
@@ -39,8 +39,8 @@ def repeatable(subject: TorchSubject, context: Context) -> Outcome:
         f"The same backward, run twice, gives two gradients with respect to {place.path} (at {place}: "
         f"{float(first[worst]):.9g}, then {float(second[worst]):.9g}, which differ by {gap:.2g})."
     )
-    if gap <= ROUNDINGS * max(subject.numbers.precision, shown_in(first, second)) * largest(first) or (
-        gap <= SINGLE * largest(first) and not _is_multiple(second - first, first)
+    if gap <= REPEAT_ROUNDINGS * max(subject.numbers.precision, shown_in(first, second)) * largest(first) or (
+        gap <= FLOAT32_NOISE * largest(first) and not _is_multiple(second - first, first)
     ):
         return Outcome(
             absent=f"{message} A sum in another order explains a difference of this size. "

@@ -22,8 +22,8 @@ ADVICE = (
     "After ctx.set_materialize_grads(False) an output that was not used has None for its incoming gradient: treat it "
     "as zeros, and return None where all are."
 )
-STORED = "Without it, a sparse output has zeros that store nothing: read them where the output stores something."
-NARROW = (
+SPARSE_ADVICE = "Without it, a sparse output has zeros that store nothing: read them where the output stores something."
+EMPTY_ZEROS_NOTE = (
     "Contract 'undefined': a backward raises for a sparse incoming gradient that stores no entry, by which torch "
     "replaces one that is undefined."
 )
@@ -54,8 +54,8 @@ def _raised(subject: TorchSubject, context: Context, absent: Collection[int], er
         ordinary=lambda: _pulled(subject, context, ()),
         undefined=lambda: _pulled(subject, context, absent),
     ):
-        return Outcome(notes=(NARROW,))
-    hint = f"{ADVICE} {STORED}" if any(map(is_sparse, subject.results)) else ADVICE
+        return Outcome(notes=(EMPTY_ZEROS_NOTE,))
+    hint = f"{ADVICE} {SPARSE_ADVICE}" if any(map(is_sparse, subject.results)) else ADVICE
     return broken(ContractName.UNDEFINED, f"With {_named(subject, absent)} the backward raised {error}", hint=hint)
 
 

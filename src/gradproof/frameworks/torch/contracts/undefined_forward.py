@@ -8,7 +8,7 @@ import torch
 
 from gradproof._options import ContractName
 from gradproof.engine.subject import DerivativeError, Step
-from gradproof.frameworks.torch.contracts.comparison import ROUNDINGS, largest, tangent_gap
+from gradproof.frameworks.torch.contracts.comparison import KERNEL_ROUNDINGS, largest, tangent_gap
 from gradproof.frameworks.torch.contracts.contract import KEPT, Context, Outcome, broken, listed
 from gradproof.frameworks.torch.contracts.pullbacks import left_out
 from gradproof.frameworks.torch.contracts.pushforwards import pushed
@@ -41,7 +41,7 @@ def _at_zero(subject: TorchSubject) -> Outcome:
     except DerivativeError as error:
         return _raised("For tangents of zeros", error)
     wrong = torch.where(subject.centre.isfinite(), found.abs(), 0.0).nan_to_num(0.0)
-    if float(wrong.max()) <= ROUNDINGS * subject.numbers.precision * largest(subject.centre):
+    if float(wrong.max()) <= KERNEL_ROUNDINGS * subject.numbers.precision * largest(subject.centre):
         return KEPT
     place = subject.outputs.locate(int(wrong.argmax()))
     return broken(

@@ -21,7 +21,7 @@ from gradproof.frameworks.torch.subject.error_messages import shapes
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 Row = list[Any]  # of tensors, or None where there is no gradient
-STEP = 2.0**-6  # of the inputs' size, to the other point of the batch
+STEP_LENGTH = 2.0**-6  # of the inputs' size, to the other point of the batch
 ADVICE = "Look at the vmap staticmethod of {names}: which dimension it batches over, and where it puts that dimension."
 
 
@@ -35,7 +35,7 @@ def vmap_rules(subject: TorchSubject, context: Context) -> Outcome:
     if not own or not strided or not isinstance(subject.call, Call) or subject.call.bypassed or subject.caller.draws:
         return KEPT
     cotangent, gradient = context.pulled(subject)
-    step = subject.direction(context.seed, Step(STEP))
+    step = subject.direction(context.seed, Step(STEP_LENGTH))
     try:
         values, gradients = _at_once(subject, step, cotangent)
     except Exception:

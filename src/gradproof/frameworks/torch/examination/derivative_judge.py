@@ -33,18 +33,18 @@ from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 from gradproof.frameworks.torch.subject.widening import widened
 
 OF_VALUES = ("wrong-gradient", "non-finite-gradient")  # kinds of findings that values can settle
-PATTERN = (Reason.JUMP, Reason.DOMAIN, Reason.NONDETERMINISTIC)  # of a function of the pattern, not the values
+PATTERN_REASONS = (Reason.JUMP, Reason.DOMAIN, Reason.NONDETERMINISTIC)  # of a function of the pattern, not the values
 SEMANTICS = {
     True: "(masked=True: the stored entries are the inputs.)",
     False: "(masked=False: every entry is an input, and zero where nothing is stored.)",
 }
-PATHS = "The function has other values without a graph than with one: every call was given a graph, as in use."
-DRAWS = (
+PATHS_NOTE = "The function has other values without a graph than with one: every call was given a graph, as in use."
+DRAWS_NOTE = (
     "The function draws random numbers, which were held fixed. If it samples by rejection, as Gamma does, its gradient "
     "may be right for the mean over all draws, which no single draw shows. Pass the draws to a function that you check."
 )
 REPEATS = 4  # pullbacks that are compared to measure nondeterminism
-MARGIN = 4.0  # times the largest difference among them: further pullbacks may differ more
+SCATTER_MARGIN = 4.0  # times the largest difference among them: further pullbacks may differ more
 UNFINISHED = Judgement()  # of a derivative whose check the budget ended, as the report says in the end
 DOUBLE = 1e-15  # the spacing of double-precision numbers near one is below this
 
@@ -63,7 +63,7 @@ class DerivativeJudge:
         self.derivatives[label] = None
         found = self._once(subject, mode, label)
         if subject.caller.draws and any(each.kind in OF_VALUES for each in found.findings):
-            self.notes.append(DRAWS)
+            self.notes.append(DRAWS_NOTE)
         if found.verdict is not Verdict.PASS and mode == "reverse":
             way = self.budget.checking("another way", partial(better_way, subject, self.seed), None)
             if way is not None:
@@ -75,7 +75,7 @@ class DerivativeJudge:
         if found.verdict is not Verdict.PASS and self.budget.checking(
             "values with a graph", subject.values_need_a_graph, otherwise=False
         ):
-            self.notes.append(PATHS)
+            self.notes.append(PATHS_NOTE)
             return self.judged(subject, mode, label)
         return unsupported(found, label) if is_unsupported(subject, mode, found) else _with_semantics(subject, found)
 
@@ -136,7 +136,7 @@ class DerivativeJudge:
         width = max(float((answer - answers[0]).abs().max()) for answer in answers[1:])
         if not 0 < width <= probing.nondet_tol:
             return probing
-        allowed = min(MARGIN * width, probing.nondet_tol)
+        allowed = min(SCATTER_MARGIN * width, probing.nondet_tol)
         self.notes.append(
             f"The backward is nondeterministic: its gradients differ by {width:.1e} from call to call (nondet_tol="
             f"{probing.nondet_tol:g}). An error of less than {allowed:.1e} in an entry cannot be detected."
@@ -166,7 +166,7 @@ def _with_semantics(subject: TorchSubject, found: Judgement) -> Judgement:
     if subject.inputs.strided:
         return found
     obstacle = found.obstacle
-    if obstacle and not found.findings and not subject.semantics.masked and obstacle.reason in PATTERN:
+    if obstacle and not found.findings and not subject.semantics.masked and obstacle.reason in PATTERN_REASONS:
         hint = "If the function depends on which entries are stored, only masked=True has a derivative: pass that."
         return replace(found, obstacle=replace(obstacle, hint=f"{obstacle.hint} {hint}"))
     findings = [

@@ -26,7 +26,7 @@ ATOMS = frozenset({str, bytes, bool, int, float, complex, type(None), torch.dtyp
 ENTERED = {"types", "argparse", "collections"}  # modules of the standard library whose objects hold those of users
 FOREIGN = frozenset({*sys.stdlib_module_names, "torch", "numpy", "scipy", "pytest", "_pytest"}) - ENTERED
 ROWS = (list, tuple, set, frozenset, deque)
-OWN = ("_parameters", "_buffers", "_modules")  # attributes of a module that are not entered as containers
+NOT_ENTERED = ("_parameters", "_buffers", "_modules")  # attributes of a module that are not entered as containers
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,9 @@ def _parts(path: str, value: Any) -> Iterator[tuple[str, Any]]:
             yield from _joined(path, vars(value))
     elif issubclass(kind, nn.Module):
         yield from _joined(path, dict(value.named_children()))
-        held = ((name, part) for name, part in vars(value).items() if type(part) not in ATOMS and name not in OWN)
+        held = (
+            (name, part) for name, part in vars(value).items() if type(part) not in ATOMS and name not in NOT_ENTERED
+        )
         yield from _joined(path, {name: part for name, part in held if type(part) not in (dict, OrderedDict) or part})
         yield path, kind
     elif not issubclass(kind, types.ModuleType) and not _is_foreign(kind.__module__):

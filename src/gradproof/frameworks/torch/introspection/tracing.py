@@ -18,7 +18,7 @@ from gradproof.frameworks.torch import trees
 from gradproof.frameworks.torch.exclusion import Exclusion
 from gradproof.frameworks.torch.introspection.reach import reach_of
 
-STORED = 1 << 24  # entries of tensors that are kept, all together
+KEPT_ENTRIES = 1 << 24  # entries of tensors that are kept, all together
 Kind = type[torch.autograd.Function]
 
 
@@ -54,7 +54,7 @@ class Trace:
         self.calls: list[Received] = []
         self._modules, self._kinds, self._stack = modules, kinds, ExitStack()
         self._open: list[Received] = []
-        self._left = STORED
+        self._left = KEPT_ENTRIES
 
     def __enter__(self) -> Trace:
         try:

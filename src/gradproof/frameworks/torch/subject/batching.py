@@ -22,8 +22,8 @@ from gradproof.frameworks.torch.subject.spaces import Space
 if TYPE_CHECKING:
     from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
-FEW = 24  # rows: up to this many a loop is faster than a batch
-SAME = 1e4  # units of rounding by which a row of a batch may differ from a single evaluation
+LOOPED_ROWS = 24  # rows: up to this many a loop is faster than a batch
+BATCH_ROUNDINGS = 1e4  # units of rounding by which a row of a batch may differ from a single evaluation
 
 
 class Batches:
@@ -139,7 +139,7 @@ class Batches:
         one_by_one: Callable[[], Tensor],
     ) -> Tensor:
         refused = self.subject.refused
-        if rows > FEW and self.strided and kind not in refused and not self.subject.caller.needs_graph:
+        if rows > LOOPED_ROWS and self.strided and kind not in refused and not self.subject.caller.needs_graph:
             try:
                 found = batch()
             except (Exception, MemoryExhaustedError):  # not every function can be batched, or fits into memory then
@@ -190,4 +190,4 @@ def _same(batched: Tensor, single: Tensor, precision: float) -> bool:
     scale = float(torch.where(sizes.isfinite(), sizes, 0.0).max()) if single.numel() else 0.0
     gap = (batched - single).abs()
     either_nan = batched.isnan() & single.isnan()
-    return bool(((gap <= SAME * precision * scale) | either_nan | (batched == single)).all())
+    return bool(((gap <= BATCH_ROUNDINGS * precision * scale) | either_nan | (batched == single)).all())

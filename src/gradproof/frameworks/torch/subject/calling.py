@@ -21,7 +21,7 @@ from gradproof.frameworks.torch.subject.arguments import Call, Slot, differentia
 from gradproof.frameworks.torch.subject.caller_state import CallerState
 from gradproof.frameworks.torch.subject.timing import Drawing, Tally, Timed
 
-LARGE = 1 << 16  # entries from which on a tensor that is not written to is passed without a copy
+LARGE_TENSOR = 1 << 16  # entries: time and memory are saved from here on, as by passing it without a copy
 REFUSED = "cannot have requires_grad True"  # torch's words for an argument that it has no derivative for
 
 
@@ -241,7 +241,7 @@ class Caller:
 def _copier(tensor: Tensor, *, written: bool) -> Callable[[], Tensor]:
     """Return a function that makes a copy of a tensor for one call."""
     detached = tensor.detach()
-    if tensor.numel() >= LARGE and not written:
+    if tensor.numel() >= LARGE_TENSOR and not written:
         return detached.detach
     return detached.clone if is_strided(detached) and fills_its_storage(detached) else partial(replica, detached)
 

@@ -12,7 +12,7 @@ from gradproof.frameworks.torch.storage import is_strided
 from gradproof.sparse.pattern.layouts import name_of
 
 LONG = 200  # characters: a longer error is cut to its first sentence
-ABSENT = (
+NO_RULE = (
     "once_differentiable",
     "setup_context",
     "Nested forward mode",
@@ -33,7 +33,7 @@ MEANINGS = {
 
 def derivative_error(error: Exception, *, absent: bool = False) -> DerivativeError:
     """Wrap an error of autograd with an explanation of its cause; `absent` says that there is no rule to raise."""
-    absent = absent or isinstance(error, NotImplementedError) or any(word in str(error) for word in ABSENT)
+    absent = absent or isinstance(error, NotImplementedError) or any(word in str(error) for word in NO_RULE)
     return DerivativeError(f"{type(error).__name__}: {cause_of(error)}{error}", absent=absent, hint=hint_for(error))
 
 

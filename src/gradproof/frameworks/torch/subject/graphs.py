@@ -23,7 +23,7 @@ from gradproof.engine.thresholds import FEW, GROSS
 from gradproof.frameworks.torch.internals import version_of
 from gradproof.frameworks.torch.storage import is_strided, refilled, replica, same_numbers
 from gradproof.frameworks.torch.subject.arguments import Call
-from gradproof.frameworks.torch.subject.calling import LARGE
+from gradproof.frameworks.torch.subject.calling import LARGE_TENSOR
 from gradproof.frameworks.torch.subject.error_messages import derivative_error
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ SINGLE_USE = (
     "A second backward through the same graph {why}, as where a backward overwrites or frees what forward saved. Every "
     "pullback was given a graph of its own, as in ordinary use."
 )
-ROUNDINGS = 64.0  # units of rounding of the largest entry by which a gradient summed in another order may differ
+SUMMATION_ROUNDINGS = 64.0  # units of rounding of the largest entry, by which a sum in another order may differ
 AS_USED = (
     "The gradients are those that loss.backward() leaves in .grad of the parameters themselves: torch.autograd.grad, "
     "or other tensors in the place of the parameters, raise or give other gradients. Contracts were not tested."
@@ -94,7 +94,7 @@ class Graphs:
         """Return the incoming gradients, as copies unless they are large."""
         outputs = self._subject.outputs
         incoming = outputs.tensors(cotangent)
-        if outputs.size >= LARGE:
+        if outputs.size >= LARGE_TENSOR:
             return incoming
         return [piece.clone() if is_strided(piece) else refilled(piece) for piece in incoming]
 
@@ -177,7 +177,7 @@ def _differs_in_use(subject: TorchSubject, seed: int) -> bool:
     except DerivativeError:
         return True
     scatter = max(float((one - other).abs().max()) for other in others)
-    noise = max(scatter, ROUNDINGS * subject.numbers.precision * float(one.abs().max()))
+    noise = max(scatter, SUMMATION_ROUNDINGS * subject.numbers.precision * float(one.abs().max()))
     return bool(apart > GROSS * noise)
 
 

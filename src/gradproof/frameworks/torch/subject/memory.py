@@ -13,7 +13,7 @@ from gradproof.errors import MemoryExhaustedError, OutOfMemoryError
 from gradproof.frameworks.torch.storage import components
 
 HELD = 100  # bytes that a check holds for every input entry, beside the function: 12 numbers in double precision
-LARGE = 1 << 24  # entries from which on what is held is worth a sentence
+EXPLAINED_FROM = 1 << 24  # entries from which on what is held is worth a sentence
 WORDS = ("DefaultCPUAllocator", "out of memory", "allocate memory", "bad_alloc", "ALLOC_FAILED")  # of RuntimeErrors
 
 
@@ -59,7 +59,7 @@ def _what_fits(inputs: Sequence[Tensor]) -> str:
     """Say how much a check holds for large inputs, and how many entries the device has memory for."""
     values = [components(tensor)[-1] for tensor in inputs]  # of a sparse tensor those that are stored
     entries = sum(each.numel() for each in values)
-    if entries < LARGE:
+    if entries < EXPLAINED_FROM:
         return ""
     device = max(values, key=Tensor.numel).device
     whole = _memory_of(device)

@@ -15,7 +15,7 @@ from torch import Tensor
 from gradproof.engine.subject import Array, Step
 from gradproof.frameworks.torch.charts import added, densified
 from gradproof.frameworks.torch.storage import fills_its_storage
-from gradproof.frameworks.torch.subject.batching import FEW
+from gradproof.frameworks.torch.subject.batching import LOOPED_ROWS
 from gradproof.frameworks.torch.subject.spaces import Space
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
@@ -163,7 +163,7 @@ class Doubles(InNumpy):
         return super().pullback_many(cotangents) if batched else self._gradients(cotangents)
 
     def _worth_a_batch(self, kind: str, rows: Sequence[Array]) -> bool:
-        return len(rows) > FEW and kind not in self._subject.refused
+        return len(rows) > LOOPED_ROWS and kind not in self._subject.refused
 
     def _values(self, directions: Sequence[Array], t: float) -> Array:
         subject, values = self._subject, self.arrays.empty((len(directions), self.outputs.size))

@@ -24,7 +24,7 @@ from gradproof.sparse.pattern.reading import same_pattern
 if TYPE_CHECKING:
     from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
-NARROW = (
+NARROWED_NOTE = (
     "The backward of {name} accepts an incoming gradient only at the entries that the output stores at the point. "
     "Entries that it stores at perturbed points alone were not checked."
 )
@@ -54,7 +54,7 @@ def _space(subject: TorchSubject) -> tuple[Space, list[str]]:
     narrow = _space_on(subject, at_the_point, everywhere=False)
     if outputs.size == narrow.size or subject.detached or _takes(subject, outputs):
         return outputs, []
-    return narrow, [NARROW.format(name=subject.call.name)] if _takes(subject, narrow) else []
+    return narrow, [NARROWED_NOTE.format(name=subject.call.name)] if _takes(subject, narrow) else []
 
 
 def _space_on(subject: TorchSubject, patterns: Patterns, *, everywhere: bool) -> Space:

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from gradproof.frameworks.torch.storage import memory_of
-from gradproof.frameworks.torch.subject.calling import LARGE, Caller
+from gradproof.frameworks.torch.subject.calling import LARGE_TENSOR, Caller
 from gradproof.frameworks.torch.subject.spaces import Space
 
 
@@ -82,7 +82,7 @@ class PerturbedEvaluation:
         if not self._shares_memory and not self._first:
             self._first[values] = (direction, t)
             self._again = storages & memory_of([values])
-        if subject.inputs.size >= LARGE:
+        if subject.inputs.size >= LARGE_TENSOR:
             shared = not storages.isdisjoint(memory_of(moved))
             usable = t and not shared and not subject.caller.needs_graph  # t = 0 copies a point of fewer stored entries
             line.memory = moved if usable else None

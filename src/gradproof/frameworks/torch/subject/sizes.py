@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gradproof.engine.subject import Scale, Subject
 from gradproof.engine.units import Units, units_of
-from gradproof.frameworks.torch.subject.spaces import HANDFUL
+from gradproof.frameworks.torch.subject.spaces import PYTHON_ENTRIES
 
 if TYPE_CHECKING:
     from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
@@ -43,7 +43,7 @@ def units_for(subject: TorchSubject, seen: Subject) -> Units:
 
 def _largest(vector: Tensor) -> float:
     """Return the size of the largest number; not finite if one of them is not."""
-    if vector.numel() > HANDFUL:
+    if vector.numel() > PYTHON_ENTRIES:
         least, most = map(float, torch.stack(vector.aminmax()).tolist())
         return max(most, -least)
     numbers = vector.tolist()

@@ -18,8 +18,8 @@ from gradproof.frameworks.torch.charts import Chart, Strided
 from gradproof.frameworks.torch.internals import is_zero_tensor
 from gradproof.frameworks.torch.storage import real_dtype
 
-HANDFUL = 32  # entries for which a call of torch takes longer than Python's own arithmetic
-SAMPLE = 4096  # entries looked at to learn a tensor's scale
+PYTHON_ENTRIES = 32  # entries for which a call of torch takes longer than Python's own arithmetic
+SCALE_SAMPLE = 4096  # entries looked at to learn a tensor's scale
 WILD = 30.0  # root mean square over geometric mean, beyond which a tensor has no common scale
 LOG_LARGEST = 709.7  # of numbers in double precision
 BLOCK = 1 << 16  # random numbers drawn one by one; longer directions are products of two draws
@@ -132,7 +132,7 @@ class Space:
 
     def random(self, seed: int, size: float = 1.0) -> Tensor:
         """Draw random signs times magnitudes in [½, 1]·size, so that a lone error shows at half its size or more."""
-        if self.size <= HANDFUL:
+        if self.size <= PYTHON_ENTRIES:
             return torch.tensor(_handful(self.size, seed, size), dtype=torch.float64, device=self.device)
         generator = torch.Generator(self.device if self.device.type == "cuda" else "cpu").manual_seed(seed)
         if self.size > BLOCK:
@@ -191,9 +191,9 @@ def scale_of(coordinates: Tensor, device: torch.device | str = "cpu") -> Tensor 
     >>> scale_of(torch.tensor([0.0, 1e-9, 1e9])).shape
     torch.Size([3])
     """
-    if coordinates.numel() <= HANDFUL and (common := _common_scale(coordinates.tolist())):
+    if coordinates.numel() <= PYTHON_ENTRIES and (common := _common_scale(coordinates.tolist())):
         return common
-    stride = coordinates.numel() // SAMPLE
+    stride = coordinates.numel() // SCALE_SAMPLE
     sample = (coordinates[::stride] if stride > 1 else coordinates).to(torch.float64).abs()
     root, middle = _sizes(sample)
     if not (math.isfinite(root) and middle > 0):

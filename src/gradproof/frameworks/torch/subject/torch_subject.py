@@ -19,7 +19,7 @@ from gradproof.frameworks.torch.storage import is_strided, memory_of, replica
 from gradproof.frameworks.torch.subject.arguments import Call, Selector, Slot, differentiable
 from gradproof.frameworks.torch.subject.batching import Batches
 from gradproof.frameworks.torch.subject.caller_state import CallerState
-from gradproof.frameworks.torch.subject.calling import LARGE, Caller
+from gradproof.frameworks.torch.subject.calling import LARGE_TENSOR, Caller
 from gradproof.frameworks.torch.subject.captured_tensors import bypassed_slots, captured_tensors, notes_on
 from gradproof.frameworks.torch.subject.error_messages import kind_of
 from gradproof.frameworks.torch.subject.graphs import AS_USED, Graphs, Way
@@ -133,7 +133,7 @@ class TorchSubject:
         self.lone = lone_function(self.results)
         self.outputs, self.centre, remarks = observed_space(self)
         self._notes += remarks
-        if self.outputs.size < LARGE or custom_functions(self.results):
+        if self.outputs.size < LARGE_TENSOR or custom_functions(self.results):
             self.centre = self.centre.clone()  # whatever the function or its backward does to its memory
         self.scale, self._size = sizes_of(self.centre)
         tiny = max(self.inputs.tiny, self.outputs.tiny)
@@ -156,7 +156,7 @@ class TorchSubject:
 
     def let_values_go(self) -> None:
         """Release the value at the point, if it is large and the results can give it again."""
-        if self.outputs.strided and self.outputs.size >= LARGE and not custom_functions(self.results):
+        if self.outputs.strided and self.outputs.size >= LARGE_TENSOR and not custom_functions(self.results):
             self._centre = None
 
     def remark(self, note: str) -> None:

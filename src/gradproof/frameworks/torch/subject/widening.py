@@ -14,8 +14,10 @@ from gradproof.errors import MemoryExhaustedError
 from gradproof.frameworks.torch.subject.error_messages import describe
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
-OWN = "Double precision cannot serve as a reference, since {why}: the function was judged in its own precision."
-SAME = 64.0  # units of rounding by which a value may differ from the same in double precision
+OWN_PRECISION = (
+    "Double precision cannot serve as a reference, since {why}: the function was judged in its own precision."
+)
+WIDENING_ROUNDINGS = 64.0  # units of rounding by which a value may differ from the same in double precision
 
 
 def widened(subject: TorchSubject) -> TorchSubject | None:
@@ -29,7 +31,7 @@ def widened(subject: TorchSubject) -> TorchSubject | None:
         wide = TorchSubject(subject.call, subject.varied, slots, subject.tally, subject.semantics, subject.caller.state)
         wide.graphs.way = subject.graphs.way
     except (Exception, MemoryExhaustedError) as error:
-        subject.remark(OWN.format(why=f"it raises there ({describe(error)})"))
+        subject.remark(OWN_PRECISION.format(why=f"it raises there ({describe(error)})"))
         return None
     finally:
         subject.caller.restore()
@@ -40,7 +42,7 @@ def widened(subject: TorchSubject) -> TorchSubject | None:
     if not _has_values_of(wide, subject):
         return None
     if not _computes_in_double(wide):
-        subject.remark(OWN.format(why="its values show a lower precision inside"))
+        subject.remark(OWN_PRECISION.format(why="its values show a lower precision inside"))
         return None
     return wide
 
@@ -49,7 +51,7 @@ def _has_values_of(wide: TorchSubject, subject: TorchSubject) -> bool:
     """Return True if the finite values of a function are those in double precision but for rounding."""
     size = wide.centre.abs()
     scale = wide.scale.value or float(torch.where(size.isfinite(), size, 0.0).max())
-    allowed = size.add_(scale).mul_(SAME * subject.numbers.precision)
+    allowed = size.add_(scale).mul_(WIDENING_ROUNDINGS * subject.numbers.precision)
     difference = wide.centre.sub(subject.centre).abs_()
     same = difference <= allowed
     if not subject.scale.finite:
