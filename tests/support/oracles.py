@@ -27,12 +27,14 @@ def slope(function, x, u, v, h=1e-5):
 
 def pulled(function, x, u, v):
     x = x.clone().requires_grad_()
-    return float((torch.autograd.grad(function(x), x, u)[0] * v).sum())
+    y = function(x)
+    return float((torch.autograd.grad(y, x, u)[0] * v).sum()) if y.requires_grad else 0.0
 
 
 def pushed(function, x, u, v):
     with forward_ad.dual_level():
-        return float((forward_ad.unpack_dual(function(forward_ad.make_dual(x, v))).tangent * u).sum())
+        tangent = forward_ad.unpack_dual(function(forward_ad.make_dual(x, v))).tangent
+        return 0.0 if tangent is None else float((tangent * u).sum())
 
 
 def curvature(function, x, u, v, w, h=2e-3):
