@@ -5,12 +5,15 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
+from gradproof import check
 from gradproof.engine.options import Probing
 from gradproof.engine.pictures import heat_map
 from gradproof.engine.results import Verdict
 from gradproof.engine.subject import DerivativeError
 from gradproof.engine.thresholds import HANDFUL
+from gradproof.gallery.specimen import planted
 from support.engine import judged
 from support.numpy_subject import NumpySubject, elementwise
 
@@ -172,6 +175,29 @@ def test_no_block_of_a_map_spans_two_tensors():
 
     assert [place.path for place in heat.columns] == ["a"] * 15 + ["b"] + ["c"]
     assert [place.index[0] for place in heat.columns if place.path != "a"] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("shape", "indices"),
+    [
+        ((5, 7), [(0, 0), (0, 2), (0, 4), (1, 0), (1, 2), (1, 4), (2, 0), (2, 2), (2, 4), (3, 0), (3, 2), (3, 4)]),
+        ((10, 7), [(row, 0) for row in range(10)]),
+        ((40, 7), [(row * 40 // 16, 0) for row in range(12)]),
+    ],
+)
+def test_no_block_begins_in_the_middle_of_a_slice_that_another_shares(shape, indices):
+    x = torch.linspace(0.1, 1, shape[0] * shape[1], dtype=torch.float64).reshape(shape).requires_grad_()
+    (heat,) = check(planted("Sine", torch.sin, lambda g, x: 0.5 * g * x.cos()), x, seed=0).maps
+
+    assert [place.index for place in heat.columns][: len(indices)] == indices
+
+
+def test_the_parts_of_few_complex_numbers_have_blocks_of_their_own():
+    z = torch.linspace(0.1, 1, 3, dtype=torch.complex128).requires_grad_()
+    (heat,) = check(planted("Sine", torch.sin, lambda g, z: g), z, seed=0).maps
+
+    assert heat.exact
+    assert [str(place) for place in heat.columns[:2]] == ["inputs[0][0].real", "inputs[0][0].imag"]
 
 
 def test_a_map_of_very_many_tensors_is_cut_evenly():

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from itertools import pairwise
 
 import pytest
 
@@ -226,6 +227,24 @@ def test_names_that_would_overlap_lie_in_two_lanes_or_are_left_out():
     for one in picture.columns:
         for other in picture.columns:
             assert one is other or one.lane != other.lane
+
+
+def test_ticks_and_lines_show_the_first_dimension_of_a_tensor():
+    weight = tuple(Place(path="weight", index=(row, column)) for row in range(3) for column in range(4))
+    picture = heat(mapped([[1.0] * 16], columns=(*weight, *places(("bias", 4)))))
+
+    assert [tick.label for tick in picture.column_ticks] == ["0", "1", "2", "0", "2"]
+    assert picture.grid == "M4 0v1M8 0v1M13 0v1M14 0v1M15 0v1"
+    assert [tick.label for tick in picture.row_ticks] == ["0"]
+
+
+def test_ticks_that_would_overlap_are_left_out():
+    picture = heat(mapped([[1.0] * 90]))
+    middles = [tick.at for tick in picture.column_ticks]
+
+    assert 5 < len(middles) < 30
+    assert min(after - before for before, after in pairwise(middles)) >= 12
+    assert not picture.grid
 
 
 def test_all_pictures_of_a_report_come_in_order():

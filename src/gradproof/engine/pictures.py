@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import pairwise
 
 from gradproof.engine.contraction import SPREAD, inner, restricted, rounding_of_claims
 from gradproof.engine.estimators.directional import Measured, slopes_along
 from gradproof.engine.estimators.ladder import Ladder
 from gradproof.engine.options import Probing
+from gradproof.engine.parts import Part, parts_of
 from gradproof.engine.probe import Probe, rounding_floor
 from gradproof.engine.results import HeatMap, TaylorPoint
 from gradproof.engine.subject import Array, DerivativeError, Frame, Subject
@@ -77,16 +79,32 @@ def heat_map(
 
 
 def _cut(frame: Frame, blocks: int) -> list[Span]:
-    """Cut the coordinates into about as many blocks as asked for, at the edges of tensors if these are few enough."""
-    spans = [span for span in frame.spans if span[0] < span[1]]
-    if len(spans) > blocks:
-        spans = [(0, frame.size)]
-    cut = []
-    for low, high in spans:
-        size = high - low
-        count = max(1, min(size, round(blocks * size / frame.size)))
-        cut += [(low + size * number // count, low + size * (number + 1) // count) for number in range(count)]
-    return cut
+    """Cut the coordinates into about as many blocks as asked for.
+
+    The edges of tensors are edges of blocks, if these are few enough, and a block holds whole slices of a tensor: it
+    does not begin in the middle of a row.
+    """
+    parts = parts_of(frame)
+    if len(parts) > blocks:
+        count = min(blocks, frame.size)
+        edges = [frame.size * number // count for number in range(count)]
+    else:
+        edges = [edge for part in parts for edge in _edges(part, max(1, round(blocks * part.size / frame.size)))]
+    return list(pairwise([*edges, frame.size]))
+
+
+def _edges(part: Part, count: int) -> list[int]:
+    """Return where the blocks of a tensor begin: at most `count`, of equally many whole slices or nearly so."""
+    outer, inner = 1, part.size
+    for axis in part.axes:
+        if outer * axis.length > count:
+            pieces = count // outer
+            cuts = [axis.length * number // pieces * axis.below for number in range(pieces)]
+            return [part.start + number * inner + cut for number in range(outer) for cut in cuts]
+        outer, inner = outer * axis.length, axis.below
+    if outer * inner <= count:  # the parts of complex numbers
+        outer, inner = outer * inner, 1
+    return [part.start + number * inner for number in range(outer)]
 
 
 def _errors(

@@ -72,7 +72,7 @@ class Axis:
         """
         rough = (self.high - self.low) / most
         power = 10.0 ** math.floor(math.log10(rough))
-        pace = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
+        pace = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= rough * 0.999)
         first, last = math.ceil(self.low / pace), math.floor(self.high / pace)
         return [Tick(self(number * pace), f"{number * pace:.6g}") for number in range(first, last + 1)]
 

@@ -8,18 +8,20 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 
 from gradproof.engine.results import HeatMap, Place
-from gradproof.report.axes import Label, Line, short
+from gradproof.report.axes import Label, Line, Tick, short
 
 LETTER = 6.6  # pixels across
 LINE = 12  # pixels down
 GAP = 6  # pixels between labels
+BESIDE, BELOW = 30, 20  # pixels for ticks
+NARROW = 9  # pixels: lines that are closer hide what is between them
 LEVELS = 5  # shades
 SHADE = 10**0.5  # ratio of the errors of neighbouring shades
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatPicture:
-    """The error of a Jacobian in blocks, each with a shade."""
+    """The error of a Jacobian in blocks, each with a shade. Ticks are indices along the first dimension of tensors."""
 
     left = 76
     top: int
@@ -31,10 +33,23 @@ class HeatPicture:
     legend: str
     columns: list[Label]
     rows: list[Label]
+    column_ticks: list[Tick]
+    row_ticks: list[Tick]
     edges: list[Line]
+    grid: str
     exact: bool
     mode: str
     says: str
+
+    @property
+    def right(self) -> int:
+        """Where the columns end."""
+        return self.width - BESIDE
+
+    @property
+    def bottom(self) -> int:
+        """Where the rows end."""
+        return self.height - BELOW
 
 
 def heat(found: HeatMap) -> HeatPicture | None:
@@ -56,8 +71,8 @@ def heat(found: HeatMap) -> HeatPicture | None:
     top = 22 + LINE * max(label.lane for label in labels)
     wrong = sum(1 for row in errors for error in row if error)
     return HeatPicture(
-        width=round(76 + columns * across + 8),
-        height=round(top + rows * down + 8),
+        width=round(76 + columns * across + BESIDE),
+        height=round(top + rows * down + BELOW),
         top=top,
         across=across,
         down=down,
@@ -65,10 +80,14 @@ def heat(found: HeatMap) -> HeatPicture | None:
         legend=f"up to {largest:.2g}",
         columns=labels,
         rows=_labels(found.rows, down, room=0),
+        column_ticks=_ticks(found.columns, across, room=LETTER),
+        row_ticks=_ticks(found.rows, down, room=0),
         edges=[
             *(Line(at, 0, at, rows) for at in _edges(found.columns)),
             *(Line(0, at, columns, at) for at in _edges(found.rows)),
         ],
+        grid="".join(f"M{at} 0v{rows}" for at in _slices(found.columns, across))
+        + "".join(f"M0 {at}h{columns}" for at in _slices(found.rows, down)),
         exact=found.exact,
         mode=found.mode,
         says=f"{wrong} of {rows * columns} {'entries' if found.exact else 'blocks of entries'} are wrong.",
@@ -99,6 +118,29 @@ def _labels(places: Iterable[Place], pace: float, *, room: float, lanes: int = 1
             ends[lane] = middle + half + (GAP if room else 0)
         at += length
     return labels
+
+
+def _ticks(places: tuple[Place, ...], pace: float, *, room: float) -> list[Tick]:
+    """Return the index of the first block of every slice of a tensor, where there is room for it."""
+    ticks: list[Tick] = []
+    end = -math.inf
+    for at in sorted([0, *_edges(places), *_slices(places, math.inf)]):
+        label = str(*places[at].index[:1])
+        middle, half = (at + 0.5) * pace, max(LINE, room * len(label)) / 2
+        if label and middle - half >= end:
+            ticks.append(Tick(round(middle, 1), label))
+            end = middle + half + (GAP if room else 0)
+    return ticks
+
+
+def _slices(places: tuple[Place, ...], pace: float) -> list[int]:
+    """Return where slices along the first dimension of tensors begin, but for the first; none if they are narrow."""
+    starts = [
+        at
+        for at, (before, after) in enumerate(pairwise(places), 1)
+        if before.path == after.path and before.index[:1] != after.index[:1]
+    ]
+    return starts if pace * len(places) >= NARROW * len(starts) else []
 
 
 def _edges(places: tuple[Place, ...]) -> list[int]:
