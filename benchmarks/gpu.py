@@ -132,7 +132,7 @@ def embedding(on: Setting) -> Subject:
 def index_add(on: Setting) -> Subject:
     rows = on.size(1 << 18, 1)
     index = torch.arange(rows, device=on.device) * 7919 % 4096
-    return lambda x: torch.zeros(4096, 64, device=on.device).index_add(0, index, x), (on.drawn(rows, 64, dtype=F32),)
+    return lambda x: x.new_zeros(4096, 64).index_add(0, index, x), (on.drawn(rows, 64, dtype=F32),)
 
 
 class GeluWithOneWrongEntry(torch.autograd.Function):

@@ -161,7 +161,7 @@ class Ladder:
         """Yield the best slopes of a range of outputs piece by piece: no vector of the outputs' size is held."""
         size = self.subject.outputs.size
         known = self.estimates() if size <= self._piece else self._known
-        for where in slices(low, high, self._piece):
+        for where in slices(low, high, self._unknown_piece if known is None else self._piece):
             if known is None:
                 yield where, self._best(where)
             elif where == slice(0, size):
@@ -172,16 +172,21 @@ class Ladder:
     def estimates(self) -> Estimates:
         """Return the best slope of every output and its bar."""
         size = self.subject.outputs.size
-        if self._known is None and size <= self._piece:
+        if self._known is None and size <= self._unknown_piece:
             self._known = best_slopes(self.subject.arrays, self.subject.centre, self.samples, self.noise())
         elif self._known is None:
             xp, centre = self.subject.arrays, self.subject.centre
             whole = Estimates(xp.empty_like(centre), xp.empty_like(centre), xp.empty_like(centre))
-            for where in slices(0, size, self._piece):
+            for where in slices(0, size, self._unknown_piece):
                 piece = self._best(where)
                 whole.value[where], whole.bar[where], whole.floor[where] = piece.value, piece.bar, piece.floor
             self._known = whole
         return self._known
+
+    @property
+    def _unknown_piece(self) -> int:
+        """The length of pieces whose slopes are unknown: to compute them takes several vectors for every sample."""
+        return piece_of(self.subject.centre, len(self.samples))
 
     def _best(self, where: slice) -> Estimates:
         return best_slopes(self.subject.arrays, self.subject.centre[where], self._cut(where), self.noise())

@@ -96,7 +96,7 @@ def scatter(subject: Subject, operand: Array, claimed: Array, seed: int) -> Arra
     xp, square = subject.arrays, subject.arrays.zeros_like(claimed)
     for at in perturbations(subject, seed):
         apart = product(subject, operand, at) - claimed
-        square = square + xp.where(xp.isfinite(apart), apart, 0.0) ** 2
+        square += xp.where(xp.isfinite(apart), apart, 0.0) ** 2
     return (square / POINTS) ** 0.5
 
 

@@ -154,8 +154,8 @@ class Space:
                 piece.add_(point).sub_(point)
             else:
                 piece.copy_((point + piece.to(point.dtype)).sub_(point))
-            if not math.isfinite(float(piece.sum())):
-                piece.copy_(torch.where(torch.isfinite(piece), piece, 0.0))  # infinite inputs stay where they are
+        if not math.isfinite(float(vector.sum())):
+            vector.copy_(torch.where(torch.isfinite(vector), vector, 0.0))  # infinite inputs stay where they are
         return vector
 
     def locate(self, coordinate: int) -> Place:
