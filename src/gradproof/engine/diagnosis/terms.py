@@ -110,24 +110,20 @@ def outer_product(case: Case, block: Block) -> Iterator[Diagnosis]:
     if all(abs(ratio) > TRACE for ratio in ratios):
         alike = max(ratios) - min(ratios) <= SAME * max(map(abs, ratios))
         yield wrong_term(case, SHARED, ratios[0] if alike else None, fit)
-    elif all(piece.lacks_a_term for piece in pieces) or bool(block.dropped.any()):
-        yield Diagnosis(
-            name="missing-term",
-            message=f"What is missing in {case.what} is an outer product"
-            + (f" in each of {len(pieces)} groups of entries" if len(pieces) > 1 else "")
-            + f": the term {SHARED} is left out.",
-            fit=CERTAIN * fit,
-            hint=SHARES,
-        )
-    else:
-        yield Diagnosis(
-            name="wrong-term",
-            message=f"{case.subject_line} is off by an outer product"
-            + (f" in each of {len(pieces)} groups of entries" if len(pieces) > 1 else "")
-            + f": the term {SHARED} is left out, has another factor, or is another one.",
-            fit=CERTAIN * fit,
-            hint=SHARES,
-        )
+        return
+    missing = all(piece.lacks_a_term for piece in pieces) or bool(block.dropped.any())
+    found, cause = (
+        (f"What is missing in {case.what} is", "is left out")
+        if missing
+        else (f"{case.subject_line} is off by", "is left out, has another factor, or is another one")
+    )
+    where = f" in each of {len(pieces)} groups of entries" if len(pieces) > 1 else ""
+    yield Diagnosis(
+        name="missing-term" if missing else "wrong-term",
+        message=f"{found} an outer product{where}: the term {SHARED} {cause}.",
+        fit=CERTAIN * fit,
+        hint=SHARES,
+    )
 
 
 @dataclass(frozen=True, slots=True)
