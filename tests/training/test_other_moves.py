@@ -96,6 +96,19 @@ def test_a_rate_in_single_precision_moves_double_parameters(options):
     assert all(report.passed for report in verdicts(step, loss, net))
 
 
+@pytest.mark.filterwarnings("ignore")  # of the compiler's own
+def test_a_compiled_optimizer_rounds_its_bias_corrections_to_single_precision():
+    torch.compiler.reset()
+    weight = torch.randn(20, dtype=torch.float64, requires_grad=True)
+    adam = AdamW([weight], lr=1e-3, weight_decay=0.1)
+
+    reports = verdicts(torch.compile(adam.step, backend="eager"), lambda: weight.square().sum(), [weight])
+
+    torch.compiler.reset()
+    assert all(report.passed for report in reports), reports
+    assert not any("could not be applied" in note for report in reports for note in report.notes)
+
+
 class Careful(SGD):
     """Clips its gradients and lowers its rate, for good, before it applies the rule."""
 

@@ -36,6 +36,7 @@ def rule_findings(step: OptimizerStep, names: Sequence[str]) -> Iterator[Finding
     native, wide = (_applied(kind, updates, widened=widened) for widened in (False, True))
     for update, near, exact in zip(updates, native, wide, strict=True):
         what = f"{type(step.optimizer).__name__} moved {{}} otherwise than the rule of torch.optim.{kind.__name__} does"
+        exact = _rounded_in_common(update, _real(update.after).double(), _real(exact))
         coarse = _coarsest(update)
         yield from _difference(names[update.number], what, update.before, update.after, near, exact, coarse)
 
@@ -131,10 +132,7 @@ def _applied(kind: type[Optimizer], updates: Sequence[Update], *, widened: bool)
         assert update.gradient is not None
         parameter = _copy(update.before, update.gradient, widened=widened)
         copies.append(parameter)
-        chosen = {name: off for name, off in SINGLE_TENSOR.items() if name in update.group}
-        if not widened and "capturable" in chosen:
-            chosen["capturable"] = update.group["capturable"]  # its bias corrections are tensors, of single precision
-        groups.append({**update.group, **chosen})
+        groups.append({**update.group, **{name: off for name, off in SINGLE_TENSOR.items() if name in update.group}})
         states.append({name: _state(value, update.before, parameter) for name, value in update.state.items()})
     make: Any = kind
     optimizer = make([{**group, "params": [parameter]} for group, parameter in zip(groups, copies, strict=True)])
@@ -152,6 +150,25 @@ def _coarsest(update: Update) -> float:
         (torch.finfo(each.dtype).eps for each in tensors if isinstance(each, Tensor) and each.is_floating_point()),
         default=0.0,
     )
+
+
+def _rounded_in_common(update: Update, after: Tensor, exact: Tensor) -> Tensor:
+    """Return what a rule gives where bias corrections are rounded to single precision, if the step was so rounded.
+
+    Compiled and capturable optimizers compute 1 − βᵗ in single precision. All entries then move by one common factor
+    more or less than they should, beside a decay of the parameters themselves.
+    """
+    count = float(update.state.get("step", 0)) + 1
+    corrections = [1 - float(beta) ** count for beta in update.group.get("betas", ())]
+    if not corrections or not min(corrections) > 0:
+        return exact
+    before = _real(update.before).double()
+    decay = float(update.group["lr"]) * float(update.group.get("weight_decay", 0.0))
+    start = before * (1 - decay) if update.group.get("decoupled_weight_decay") else before
+    expected, moved = exact - start, after - start
+    factor = float(moved @ expected) / (float(expected @ expected) or math.inf)
+    is_rounding = abs(factor - 1) <= ROUNDINGS * torch.finfo(torch.float32).eps / min(corrections)
+    return start + factor * expected if is_rounding else exact
 
 
 def _copy(value: Tensor, gradient: Tensor, *, widened: bool) -> Parameter:
