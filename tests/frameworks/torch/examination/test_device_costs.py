@@ -10,22 +10,18 @@ from torch.nn import functional
 
 import gradproof
 
-# float32 and bfloat16 passes launch under 400 kernels and wait under 50 times; tensors of a module add a few each
-LAUNCHES, WAITS = 400, 50
-PER_TENSOR = 50
-VECTORS = 15  # of the inputs' size in double precision, the most that are held
+# what was counted, and a few more: a regression of a tenth fails
+LAUNCHES, WAITS = 420, 30
+OF_A_TENSOR = 40, 7  # kernels and waits for every further tensor
+VECTORS = 13  # of the inputs' size in double precision, the most that are held
 
 
 def drawn(*shape, dtype):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(0)).to(dtype).requires_grad_()
 
 
-def gelu(dtype):
-    return functional.gelu, (drawn(1 << 22, dtype=dtype),)
-
-
 def softmax(dtype):
-    return partial(torch.softmax, dim=-1), (drawn(1024, 256, dtype=dtype),)
+    return partial(torch.softmax, dim=-1), (drawn(600, 256, dtype=dtype),)
 
 
 def product(dtype):
@@ -41,36 +37,61 @@ def perceptron(dtype):
     return net.to(dtype), (drawn(1024, 128, dtype=dtype),)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-@pytest.mark.parametrize("make", [gelu, softmax, product, cross_entropy, perceptron])
-def test_a_passing_check_launches_few_kernels_and_seldom_waits(make, dtype):
-    function, inputs = make(dtype)
+def asked_of_a_device(function, inputs):
     reports = []
     counts = counted(lambda: reports.append(gradproof.check(function, inputs, contracts=(), seed=0)))
-    tensors = len(inputs) + (len(list(function.parameters())) if isinstance(function, nn.Module) else 0)
     assert reports[-1].passed
-    assert counts.launches <= LAUNCHES + PER_TENSOR * (tensors - 1)
-    assert counts.waits <= WAITS + PER_TENSOR // 5 * (tensors - 1)
+    return counts, reports[-1]
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_a_check_of_a_large_elementwise_function_holds_few_vectors(dtype):
-    function, inputs = gelu(dtype)
-    counts = counted(lambda: gradproof.check(function, inputs, contracts=(), seed=0))
-    assert counts.memory <= VECTORS * 8 * inputs[0].numel()
+@pytest.mark.parametrize("make", [softmax, product, cross_entropy, perceptron])
+def test_a_passing_check_launches_few_kernels_and_seldom_waits(make, dtype):
+    function, inputs = make(dtype)
+    counts, report = asked_of_a_device(function, inputs)
 
-
-@pytest.mark.parametrize("make", [gelu, softmax, product])
-def test_a_gradient_that_rounding_explains_at_a_glance_takes_no_further_evaluations(make):
-    function, inputs = make(torch.float32)
-    report = gradproof.check(function, inputs, contracts=(), seed=0)
-    assert report.passed
+    more = len(inputs) - 1 + (len(list(function.parameters())) if isinstance(function, nn.Module) else 0)
+    assert counts.launches <= LAUNCHES + OF_A_TENSOR[0] * more
+    assert counts.waits <= WAITS + OF_A_TENSOR[1] * more
     assert report.cost.evaluations <= 7
     assert report.cost.pullbacks <= 8
+
+
+@pytest.mark.parametrize(("dtype", "waits"), [(torch.bfloat16, 19), (torch.float32, 25)])
+def test_a_check_of_a_large_elementwise_function_holds_few_vectors(dtype, waits):
+    inputs = drawn(1 << 21, dtype=dtype)
+    counts, report = asked_of_a_device(functional.gelu, inputs)
+
+    assert counts.memory <= VECTORS * 8 * inputs.numel()
+    assert counts.launches < 400
+    assert counts.waits <= waits
+    assert report.cost.evaluations <= 7  # in float32 some entries are off by rounding that cancels, which is slight
+
+
+def test_a_wrong_entry_is_located_in_a_bounded_number_of_kernels_and_waits():
+    class Gelu(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return functional.gelu(x)
+
+        @staticmethod
+        def backward(ctx, incoming):
+            gradient = torch.ops.aten.gelu_backward(incoming, *ctx.saved_tensors)
+            gradient[70_000] *= 1.5
+            return gradient
+
+    x, reports = drawn(1 << 18, dtype=torch.float32), []
+    counts = counted(lambda: reports.append(gradproof.check(Gelu.apply, x, contracts=(), seed=0, explain=False)))
+
+    assert [entry.index for entry in reports[-1].findings[0].entries] == [(70_000,)]
+    assert counts.launches <= 8000
+    assert counts.waits <= 450
 
 
 def test_numbers_that_are_taken_out_are_counted():
     numbers = torch.ones(100)
     counts = counted(lambda: (float(numbers.sum()), numbers.tolist(), numbers[numbers > 0]))
+
     assert counts.waits == 3
     assert counts.launches == 2  # the sum and the comparison
