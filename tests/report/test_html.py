@@ -139,6 +139,8 @@ def test_the_page_says_how_to_replay(kinds):
     assert 'modes=("reverse", "forward"))' in html.unescape(page([kinds["both modes"]]))
     second = gradproof.check(lambda x: x**3, a_point(), seed=0, order=2)
     assert "gradproof.check(function, inputs, seed=0, order=2)" in page([second])
+    module = gradproof.check(torch.nn.Softplus(), a_point(), seed=0)
+    assert "gradproof.check(function, inputs, seed=0)" in page([module])
 
 
 def a_point():

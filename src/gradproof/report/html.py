@@ -221,13 +221,12 @@ def _facts(report: Report) -> list[tuple[str, str]]:
 
 def _replay(report: Report) -> str:
     subject = report.subject
-    name = subject.name if subject.name.isidentifier() else "function"
+    name = _callable(subject.name, "function")
     asked = [f"seed={report.seed}"]
     if subject.call == "check_step":
         return f"gradproof.check_step(optimizer, loss, parameters, {asked[0]})"
     if subject.reference:
-        reference = subject.reference if subject.reference.isidentifier() else "reference"
-        return f"gradproof.compare({name}, {reference}, inputs, {asked[0]})"
+        return f"gradproof.compare({name}, {_callable(subject.reference, 'reference')}, inputs, {asked[0]})"
     if subject.coverage == "full":
         asked.append('coverage="full"')
     modes = dict.fromkeys(mode for each in subject.derivatives for mode in each.split(" over "))
@@ -236,3 +235,8 @@ def _replay(report: Report) -> str:
     if any(" over " in each for each in subject.derivatives):
         asked.append("order=2")
     return f"gradproof.check({name}, inputs, {', '.join(asked)})"
+
+
+def _callable(name: str, otherwise: str) -> str:
+    """Return the name of a function; a capital is that of a class, of which an instance or `apply` was called."""
+    return name if name.isidentifier() and not name[0].isupper() else otherwise
