@@ -97,6 +97,26 @@ def test_outputs_that_change_beside_the_point_do_not_pass(change, fast_mode):
         gradproof.gradcheck(function, x, fast_mode=fast_mode)
 
 
+@pytest.mark.parametrize("fast_mode", [True, False])
+@pytest.mark.parametrize("other", [lambda y: torch.cat([y, y]), torch.Tensor.float], ids=["shape", "dtype"])
+@pytest.mark.parametrize("at_the_point", [True, False])
+def test_outputs_that_change_on_one_side_of_the_point_do_not_pass(other, at_the_point, fast_mode):
+    x = torch.ones(1, dtype=torch.float64, requires_grad=True)
+
+    def function(x):
+        beyond = torch.all(x >= 1) if at_the_point else torch.all(x > 1)
+        return other(2 * x) if beyond else 2 * x
+
+    with pytest.raises(gradproof.GradcheckError, match="change beside the point"):
+        gradproof.gradcheck(function, x, fast_mode=fast_mode)
+
+
+def test_outputs_that_change_far_from_the_point_pass():
+    x = torch.ones(1, dtype=torch.float64, requires_grad=True)
+
+    assert gradproof.gradcheck(lambda x: torch.cat([x, x]) if torch.all(x > 1.05) else x.sin(), x)
+
+
 @pytest.mark.parametrize("check", [gradproof.gradcheck, gradproof.gradgradcheck])
 @pytest.mark.parametrize("raise_exception", [True, False])
 def test_an_input_whose_entries_share_memory_is_refused_as_torch_refuses_it(check, raise_exception):

@@ -43,6 +43,11 @@ def is_fake(tensor: Tensor) -> bool:
     return module is not None and isinstance(tensor, module.FakeTensor)
 
 
+def intercepts_operations(tensor: Tensor) -> bool:
+    """Return True for a tensor of a class that handles every operation by itself, and refuses to show its numbers."""
+    return type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__
+
+
 def fake_mode_is_on() -> bool:
     """Return True inside a `FakeTensorMode`, where operations compute shapes and no numbers."""
     module = sys.modules.get("torch._subclasses.fake_tensor")

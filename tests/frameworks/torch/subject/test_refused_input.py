@@ -108,3 +108,17 @@ def test_a_tensor_that_wraps_others_is_refused_in_words():
 
     with pytest.raises(InputError, match="TwoTensor, which wraps other tensors"):
         check(torch.sin, (wrapped,))
+
+
+def test_a_tensor_that_handles_every_operation_by_itself_is_refused_in_words():
+    class Logging(torch.Tensor):
+        @classmethod
+        def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+            return function(*(arg.plain if isinstance(arg, Logging) else arg for arg in args), **(kwargs or {}))
+
+    plain = point(3)
+    wrapped = torch.Tensor._make_wrapper_subclass(Logging, plain.shape, dtype=plain.dtype, requires_grad=True)
+    wrapped.plain = plain
+
+    with pytest.raises(InputError, match="Logging, which wraps other tensors"):
+        check(torch.sin, wrapped)

@@ -21,7 +21,7 @@ from gradproof.frameworks.torch.charts.chart import Chart, Semantics, added, ali
 from gradproof.frameworks.torch.charts.masked import Unmasked
 from gradproof.frameworks.torch.charts.sparse import Observed, Stored
 from gradproof.frameworks.torch.charts.strided import Strided, densified
-from gradproof.frameworks.torch.internals import is_fake
+from gradproof.frameworks.torch.internals import intercepts_operations, is_fake
 from gradproof.frameworks.torch.storage import data_and_mask, is_sparse
 from gradproof.sparse.pattern.layouts import SPARSE, name_of, zeros_template
 from gradproof.sparse.pattern.templates import extended, union
@@ -42,7 +42,7 @@ __all__ = [
     "united",
 ]
 
-UNWRAPPED = (Tensor, Parameter)  # the types of most tensors, which wrap no other tensor
+READABLE = (Tensor, Parameter, MaskedTensor)  # the types whose numbers can be read without another look
 
 
 def chart_of(point: Tensor, semantics: Semantics) -> Chart:
@@ -87,7 +87,7 @@ def refuse_unreadable(path: str, tensor: Tensor) -> None:
         raise InputError(f"{path} is a fake tensor, which holds no numbers. Check outside of the FakeTensorMode.")
     if tensor.layout != torch.strided and tensor.layout not in SPARSE:
         raise InputError(f"{path} has the layout {tensor.layout}, which cannot be read. Return its to_dense().")
-    if type(tensor) not in UNWRAPPED and is_traceable_wrapper_subclass(tensor):
+    if type(tensor) not in READABLE and (is_traceable_wrapper_subclass(tensor) or intercepts_operations(tensor)):
         raise InputError(
             f"{path} is a {type(tensor).__name__}, which wraps other tensors and has no memory of its own. Check a "
             "function of the inner tensors that builds it."

@@ -17,7 +17,7 @@ from gradproof.engine.judging import judge
 from gradproof.engine.options import Probing
 from gradproof.engine.pictures import heat_map
 from gradproof.engine.precision import judge_rounded
-from gradproof.engine.results import Finding, Reason, Verdict
+from gradproof.engine.results import Finding, Obstacle, Reason, Verdict
 from gradproof.engine.subject import DerivativeError, Step, Subject
 from gradproof.engine.thresholds import HANDFUL, MANY
 from gradproof.engine.verdict import Judgement
@@ -39,6 +39,8 @@ SEMANTICS = {
     False: "(masked=False: every entry is an input, and zero where nothing is stored.)",
 }
 PATHS_NOTE = "The function has other values without a graph than with one: every call was given a graph, as in use."
+CHANGES = "The outputs change beside the point, however small the step: {change}."
+FITTING = "Choose a point around which the outputs keep their shapes and dtypes."
 DRAWS_NOTE = (
     "The function draws random numbers, which were held fixed. If it samples by rejection, as Gamma does, its gradient "
     "may be right for the mean over all draws, which no single draw shows. Pass the draws to a function that you check."
@@ -108,6 +110,9 @@ class DerivativeJudge:
                 draw = partial(heat_map, shown, seed, probing, blocks=blocks, measured=found.measured)
                 with extra("The heat map", self.notes):
                     found = replace(found, maps=self.budget.explaining("the heat map", draw, ()))
+        changes = (each.calls.change_beside(seed) for each in (subject, wide) if each is not None)
+        if found.verdict is Verdict.PASS and (change := next(filter(None, changes), "")):
+            found = replace(found, obstacle=Obstacle(Reason.JUMP, CHANGES.format(change=change), FITTING))
         self.progress.enter(f"contracts, {label}")
         return with_contracts(units.restored(found), subject, mode, options, seed, self.budget).named(label)
 

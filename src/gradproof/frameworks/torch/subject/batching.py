@@ -126,8 +126,8 @@ class Batches:
 
     def _fitting(self, rest: Sequence[Tensor] | None, *moved: Tensor) -> tuple[Tensor, ...]:
         results = self.subject.results_of(moved, rest)
-        if not self.subject.outputs.fits(results):
-            raise ValueError("the results have another shape here")
+        if not self.subject.calls.fits(results):
+            raise ValueError("the results have another shape or dtype here")
         return tuple(results)
 
     def _batched(

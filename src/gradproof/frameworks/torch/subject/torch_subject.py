@@ -62,7 +62,7 @@ class TorchSubject:
         self.semantics = semantics or Semantics()
         self.caller = Caller(call, varied, slots, tally, state)
         self.trouble = ""
-        self.graphs, self._pushforwards, self._calls = Graphs(self), Pushforwards(self), PerturbedCalls(self)
+        self.graphs, self._pushforwards, self.calls = Graphs(self), Pushforwards(self), PerturbedCalls(self)
         self._perturbed = PerturbedEvaluation()
         self.refused: set[str] = set()  # what cannot be batched
         for slot in slots:
@@ -278,11 +278,11 @@ class TorchSubject:
 
     def tried(self, moved: Sequence[Tensor]) -> list[Tensor] | None:
         """Return the same; None, with the error in `trouble`, if the function raises or its outputs change shape."""
-        return self._calls.tried(moved)
+        return self.calls.tried(moved)
 
     def values_need_a_graph(self) -> bool:
         """Return True if calls have other values without a graph than with one; all have one from now on."""
-        return self._calls.need_a_graph()
+        return self.calls.need_a_graph()
 
     def as_used(self) -> TorchSubject:
         """Return the same function at the same point, differentiated by `loss.backward()` on its own parameters."""
