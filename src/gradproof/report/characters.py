@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+GAPS = re.compile("( {2,})")
 SUBSTITUTES = str.maketrans({
     "±": "+-", "…": "...", "·": ".", "×": "x", "−": "-", "⁻": "-", "⟨": "<", "⟩": ">", "─": "-", "│": "|", "√": "sqrt ",
     "✓": "+", "✗": "x", "∂": "d", "Σ": "sum ", "∫": "integral ", "Δ": "D", "θ": "theta", "π": "pi", "φ": "phi",
@@ -47,19 +48,36 @@ def harmless(value: T) -> T:
 
 
 def in_encoding(text: str, encoding: str | None) -> str:
-    """Return a text that an encoding can hold: substitutes take the place of what it lacks.
+    """Return a text that an encoding can hold: substitutes take the place of what it lacks, and columns stay in line.
 
     >>> in_encoding("2 ± 1e−3 …", "ascii"), in_encoding("2 ± 1e−3 …", "cp1252")
     ('2 +- 1e-3 ...', '2 ± 1e-3 …')
+    >>> print(in_encoding("± bar   of\\n1e-12   y", "ascii"))
+    +- bar  of
+    1e-12   y
     """
     encoding = encoding or "utf-8"
     try:
         text.encode(encoding)
     except UnicodeEncodeError:
-        return "".join(_shown(each, encoding) for each in text)
+        return "".join(_in_line(line, encoding) for line in text.splitlines(keepends=True))
     except LookupError:
         return in_encoding(text, "ascii")
     return text
+
+
+def _in_line(line: str, encoding: str) -> str:
+    """Return a line that an encoding can hold. Gaps between columns give up the space that substitutes take."""
+    shown, longer = [], 0
+    for piece in GAPS.split(line):
+        if GAPS.fullmatch(piece):
+            kept = max(1, len(piece) - longer)
+            shown.append(" " * kept)
+            longer -= len(piece) - kept
+        else:
+            shown.append("".join(_shown(each, encoding) for each in piece))
+            longer += len(shown[-1]) - len(piece)
+    return "".join(shown)
 
 
 def _shown(character: str, encoding: str) -> str:
