@@ -2,7 +2,7 @@
 
 The first diagnosis of the first finding that has one counts. Controls are wrong in a way that has no name: no diagnosis
 is the right answer. Arguments choose among the sets: gallery, held-out, by-hand, realistic, afterwards, networks,
-transforms, models.
+transforms, models, assorted.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from benchmarks.fresh import FRESH
 from benchmarks.held_out import plants
 from benchmarks.realistic import REALISTIC
 from benchmarks.realistic.afterwards import AFTERWARDS
+from benchmarks.realistic.assorted import ASSORTED
 from benchmarks.realistic.bug import Bug
 from benchmarks.realistic.models import MODELS
 from benchmarks.realistic.networks import NETWORKS
@@ -62,6 +63,7 @@ SETS = {
     "networks": of_authors(NETWORKS),
     "transforms": of_authors(TRANSFORMS),
     "models": of_authors(MODELS),
+    "assorted": of_authors(ASSORTED),
 }
 
 
