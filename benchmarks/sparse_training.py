@@ -1,8 +1,9 @@
 """Products, attention and epochs of graph networks beside torch, SciPy, PyG, DGL and torchsparsegradutils.
 
 Every measurement is a process of its own; the table prints times, times over gradproof's, and the peak of resident
-memory beyond the operands. Peers that are not installed are left out, with a line. "copy" moves as many bytes as the
-product reads rows of the dense operand: a roof for any product that keeps no row in a cache.
+memory beyond the operands. With one thread the times are those of the processor, which others on the machine disturb
+less. Peers that are not installed are left out, with a line. "copy" moves as many bytes as the product reads of the
+dense operand, each row as often as it is used: a roof for any product that keeps no row in a cache.
 """
 
 from __future__ import annotations
@@ -319,10 +320,11 @@ def measure(name: str, peer: str, options: argparse.Namespace) -> dict[str, floa
     (SELF / "clear_refs").write_text("5")  # the peak starts anew
     before, times = status("VmRSS"), []
     began = time.perf_counter()
+    now = time.process_time if options.threads == 1 else time.perf_counter
     while len(times) < 3 or (time.perf_counter() - began < options.budget and len(times) < 50):
-        start = time.perf_counter()
+        start = now()
         run()
-        times.append(time.perf_counter() - start)
+        times.append(now() - start)
     return {"seconds": min(times), "median": statistics.median(times), "bytes": status("VmHWM") - before}
 
 
@@ -366,7 +368,7 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=100_000)
     parser.add_argument("--edges", type=int, default=1_000_000)
     parser.add_argument("--widths", nargs="+", type=int, default=[8, 32, 128])
-    parser.add_argument("--k", type=int, default=32)
+    parser.add_argument("--k", type=int, default=32, help="columns, or rows of a batch")
     parser.add_argument("--degrees", default="uniform", choices=["uniform", "power"])
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--threads", type=int, default=2)
