@@ -270,3 +270,26 @@ def test_a_gradient_whose_entries_are_in_another_order_is_found_although_it_poin
 
     assert [finding.kind for finding in report.findings] == ["gradient-used"]
     assert "its entries in another order" in report.message
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda p, number: -(0.5 if number == 0 else 0.05) * p.grad, "unequal rates: 0.weight by 0.5 times"),
+        (lambda p, number: torch.randn(p.shape, generator=torch.Generator().manual_seed(number)).double() / 1e3, ""),
+    ],
+)
+def test_a_step_by_hand_at_unequal_rates_or_in_any_direction_is_not_verified_without_its_rule(change, words):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(6, 64), nn.Tanh(), nn.Linear(64, 3)).double()
+    x, y = torch.randn(32, 6, dtype=torch.float64), torch.randint(3, (32,))
+
+    def step():
+        with torch.no_grad():
+            for number, parameter in enumerate(net.parameters()):
+                parameter.add_(change(parameter, number))
+
+    report = check_step(step, lambda: nn.functional.cross_entropy(net(x), y), net, seed=0)
+
+    assert not report.passed
+    assert words in str(report.message)

@@ -41,20 +41,23 @@ class Move:
         decay = float(group.get("weight_decay", 0.0)) * float(group["lr"]) if "lr" in group else 0.0
         return decay != 0 and self._is_small(self.after - (1 - decay) * self.before, decay * self.before)
 
-    def multiple_of(self, gradient: Tensor) -> float:
-        """Return by how many times a gradient the parameter moved; 0 where it moved otherwise."""
+    def multiple_of(self, gradient: Tensor, unit: float | None = None) -> float:
+        """Return by how many times a gradient the parameter moved; 0 where it moved otherwise.
+
+        `unit` is the rounding of values that are held in a wider dtype than the parameter's.
+        """
         along, moved = _wide(gradient), _wide(self.after) - _wide(self.before)
         square = float(along @ along)
         if along.numel() < 2 or not square:
             return 0.0
         factor = float(moved @ along) / square
-        return factor if self._is_small(moved - factor * along, factor * along) else 0.0
+        return factor if self._is_small(moved - factor * along, factor * along, unit) else 0.0
 
-    def _is_small(self, rest: Tensor, move: Tensor) -> bool:
+    def _is_small(self, rest: Tensor, move: Tensor, unit: float | None = None) -> bool:
         """Return True if a rest is rounding, and a move is clearly more."""
         rest, move = _wide(rest), _wide(move)
         largest = torch.maximum(_wide(self.before).abs(), _wide(self.after).abs())
-        rounding = ROUNDINGS * torch.finfo(self.before.dtype).eps * (largest + move.abs())
+        rounding = ROUNDINGS * (unit or torch.finfo(self.before.dtype).eps) * (largest + move.abs())
         return bool((rest.abs() <= rounding).all()) and float(move.norm()) > CLEARLY * float(rounding.norm())
 
 

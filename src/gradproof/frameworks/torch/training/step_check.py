@@ -40,6 +40,7 @@ from gradproof.frameworks.torch.training.step_effects import (
     carried_uphill,
     left_out,
     overshoot,
+    undirected,
     wrong_ways,
 )
 from gradproof.frameworks.torch.training.step_findings import finiteness_findings, not_finite, structure_findings
@@ -184,6 +185,7 @@ class StepCheck:
         if self.expect == "decrease":
             uphill, obstacle = wrong_ways(step, self.observed)
             findings += uphill
+            obstacle = obstacle or undirected(step, self.observed)
         before, after = ([values_of(each) for each in taken.tensors] for taken in (step.before, step.after))
         others = judge_other_moves(self.observed, self.names, before, after, gradients)
         return Judgement(

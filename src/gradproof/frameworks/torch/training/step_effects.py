@@ -6,10 +6,13 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import torch
+
 from gradproof.engine.results import Finding, Obstacle, Reason
-from gradproof.engine.thresholds import CLEARLY, TWO_DIGITS
+from gradproof.engine.thresholds import CLEARLY, MANY, SLIGHT, TWO_DIGITS
 from gradproof.frameworks.torch.training.observed_steps import ObservedSteps
-from gradproof.frameworks.torch.training.optimizer_rule import uphill
+from gradproof.frameworks.torch.training.optimizer_rule import cosine, uphill
+from gradproof.frameworks.torch.training.other_moves import Move
 from gradproof.frameworks.torch.training.parameters import values_of
 from gradproof.frameworks.torch.training.step_subject import TakenStep
 
@@ -144,3 +147,39 @@ def wrong_ways(step: TakenStep, observed: ObservedSteps) -> tuple[list[Finding],
                 UNKNOWN,
             )
     return findings, obstacle
+
+
+def undirected(step: TakenStep, observed: ObservedSteps) -> Obstacle | None:
+    """Look for a step of no known rule that a wrong one may be as well: at unequal rates, or along no gradient at all.
+
+    A rate for each group of parameters may be meant, and momentum may turn a step away from its gradient.
+    """
+    known = {update.number for each in observed.steps if each.is_torchs for update in each.updates}
+    rates: dict[str, float] = {}
+    moves, slopes, follows = [], [], True
+    for number, part in enumerate(step.space.parts):
+        where = slice(part.start, part.stop)
+        slope = step.gradient[where]
+        if number in known or not bool(slope.any()):
+            continue
+        start = step.start[where]
+        rate = -Move(start, start + step.delta[where]).multiple_of(slope, step.space.precision)
+        follows = follows and rate > 0
+        rates[part.path] = rate
+        moves.append(step.delta[where])
+        slopes.append(slope)
+    if not rates:
+        return None
+    slow, fast = min(rates, key=rates.__getitem__), max(rates, key=rates.__getitem__)
+    if follows and rates[fast] > (1 + SLIGHT) * rates[slow]:
+        message = (
+            f"The parameters moved against their gradients at unequal rates: {fast} by {rates[fast]:.4g} times its "
+            f"gradient, {slow} by {rates[slow]:.4g} times."
+        )
+        return Obstacle(Reason.STEP_SIZE, message, UNKNOWN)
+    move, slope = torch.cat(moves), torch.cat(slopes)
+    alike, count = -cosine(move, slope), int(move.count_nonzero())
+    if count >= MANY**2 and alike < CLEARLY / math.sqrt(count):
+        message = f"The step has a cosine of {alike:.2g} to the downhill direction, as a random one has too."
+        return Obstacle(Reason.STEP_SIZE, message, UNKNOWN)
+    return None
