@@ -15,6 +15,7 @@ from gradproof.engine.estimators.directional import Measured, slopes_along
 from gradproof.engine.estimators.ladder import Ladder
 from gradproof.engine.options import Probing
 from gradproof.engine.parts import Part, parts_of
+from gradproof.engine.pieces import columns
 from gradproof.engine.probe import Probe, rounding_floor
 from gradproof.engine.results import HeatMap, TaylorPoint
 from gradproof.engine.subject import Array, DerivativeError, Frame, Subject
@@ -42,10 +43,10 @@ def _changes(probe: Probe) -> Iterator[tuple[float, float]]:
     ladder, centre = probe.ladder, probe.ladder.subject.centre
     if len(ladder.samples) == 2 and centre.shape[0] > 4 * SAMPLE:
         return
-    for sample in ladder.samples:
-        change = sample.plus - centre
-        total = float(probe.cotangent @ change)
-        yield sample.t, total if math.isfinite(total) else inner(ladder.subject, probe.cotangent, change)
+    totals = columns(ladder.subject.arrays, [[probe.cotangent @ (sample.plus - centre) for sample in ladder.samples]])
+    for sample, (total,) in zip(ladder.samples, totals, strict=True):
+        known = math.isfinite(total)
+        yield sample.t, total if known else inner(ladder.subject, probe.cotangent, sample.plus - centre)
 
 
 def heat_map(

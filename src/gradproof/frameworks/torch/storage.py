@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.masked import MaskedTensor, masked_tensor
 
+from gradproof.engine import pieces
 from gradproof.frameworks.torch.exclusion import without_warnings
 from gradproof.sparse.pattern.grid import piece_of
 from gradproof.sparse.pattern.layouts import index_tensors, stored_values, with_values
@@ -111,15 +112,31 @@ def is_freed(tensor: Tensor) -> bool:
 
 def same_numbers(before: Tensor, after: Tensor) -> bool:
     """Return True if two tensors have the same shape, dtype, layout and values; NaN equals NaN."""
-    if is_freed(before) or is_freed(after):
-        return False
-    if before.shape != after.shape or before.dtype != after.dtype or before.layout != after.layout:
+    if not _are_comparable(before, after):
         return False
     if not is_strided(before):
         return all(same_numbers(one, other) for one, other in zip(components(before), components(after), strict=True))
     if before.dtype.is_complex:  # torch.equal compares only some of these
         before, after = as_real(before.detach()), as_real(after.detach())
     return torch.equal(before, after) or bool(((before == after) | (before.isnan() & after.isnan())).all())
+
+
+def same_in_each(before: Sequence[Tensor], after: Sequence[Tensor]) -> list[bool]:
+    """Return for each pair of tensors whether they have the same numbers; a device is waited for once."""
+    pairs = list(zip(before, after, strict=True))
+    held = [pair for pair in pairs if is_strided(pair[0]) and not pieces.is_on_cpu(pair[0]) and _are_comparable(*pair)]
+    if len(held) < 2:
+        return [same_numbers(*pair) for pair in pairs]
+    device = held[0][0].device
+    equal = torch.stack([(one == other).all().to(device) for one, other in held]).tolist()
+    alike = {id(pair) for pair, same in zip(held, equal, strict=True) if same}
+    return [id(pair) in alike or same_numbers(*pair) for pair in pairs]
+
+
+def _are_comparable(before: Tensor, after: Tensor) -> bool:
+    if is_freed(before) or is_freed(after):
+        return False
+    return before.shape == after.shape and before.dtype == after.dtype and before.layout == after.layout
 
 
 class Fingerprint:

@@ -24,7 +24,7 @@ from gradproof.frameworks.torch.internals import (
     version_of,
 )
 from gradproof.frameworks.torch.introspection.reach import Reach, reach_of
-from gradproof.frameworks.torch.storage import same_numbers
+from gradproof.frameworks.torch.storage import same_in_each
 from gradproof.frameworks.torch.subject.random_state import HeldGenerators
 
 T = TypeVar("T")
@@ -113,7 +113,13 @@ class CallerState:
             tensor.data = memory
             set_version(tensor, version)
         for held in self._tensors:
-            held.restore()
+            held.restore_flag()
+        copied = [(held.tensor, held.numbers) for held in self._tensors if held.numbers is not None]
+        same = same_in_each([numbers for _, numbers in copied], [tensor.detach() for tensor, _ in copied])
+        with torch.no_grad():
+            for (tensor, numbers), equal in zip(copied, same, strict=True):
+                if not equal:
+                    tensor.copy_(numbers)
         for leaf, gradient in self._gradients:
             if leaf.is_leaf and leaf.grad is not gradient:
                 leaf.grad = gradient
@@ -140,19 +146,16 @@ class CallerState:
 class _Held:
     """A tensor that a call may write to. The values are compared, since some kernels write without a new version."""
 
-    __slots__ = ("_numbers", "_required", "_tensor")
+    __slots__ = ("_required", "numbers", "tensor")
 
     def __init__(self, tensor: Tensor, *, copied: bool) -> None:
-        self._tensor, self._required = tensor, tensor.requires_grad
-        self._numbers = tensor.detach().clone() if copied else None
+        self.tensor, self._required = tensor, tensor.requires_grad
+        self.numbers = tensor.detach().clone() if copied else None
 
-    def restore(self) -> None:
-        tensor = self._tensor
-        if tensor.is_leaf and tensor.requires_grad is not self._required:
-            tensor.requires_grad_(self._required)
-        if self._numbers is not None and not same_numbers(self._numbers, tensor.detach()):
-            with torch.no_grad():
-                tensor.copy_(self._numbers)
+    def restore_flag(self) -> None:
+        """Restore whether the tensor requires grad."""
+        if self.tensor.is_leaf and self.tensor.requires_grad is not self._required:
+            self.tensor.requires_grad_(self._required)
 
 
 class Modes:

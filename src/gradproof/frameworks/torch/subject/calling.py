@@ -16,7 +16,7 @@ from gradproof.frameworks.torch import trees
 from gradproof.frameworks.torch.exclusion import PROCESS, Exclusion
 from gradproof.frameworks.torch.internals import dual_level_is_open, is_transformed, version_of
 from gradproof.frameworks.torch.introspection.reach import reach_of
-from gradproof.frameworks.torch.storage import fills_its_storage, is_freed, is_strided, replica, same_numbers
+from gradproof.frameworks.torch.storage import fills_its_storage, is_freed, is_strided, replica, same_in_each
 from gradproof.frameworks.torch.subject.arguments import Call, Slot, differentiable
 from gradproof.frameworks.torch.subject.caller_state import CallerState
 from gradproof.frameworks.torch.subject.timing import Drawing, Tally, Timed
@@ -73,8 +73,8 @@ class Caller:
             self.call.freed |= freed
             return self.at_the_point()
         kept = [version_of(copy) == version for copy, version in zip(copies, versions, strict=True)]
-        pairs = zip(self._tensors, copies, strict=True)
-        self.written = [not (same and same_numbers(*pair)) for same, pair in zip(kept, pairs, strict=True)]
+        same = same_in_each(self._tensors, copies)
+        self.written = [not (old and equal) for old, equal in zip(kept, same, strict=True)]
         for number in self.call.bypassed:
             copies[number] = self.slots[number].tensor  # which is what the graph leads to
         rest = (number for number in range(len(copies)) if number not in self.varied)
