@@ -133,7 +133,7 @@ TABLE: dict[str, list[Row]] = {
         ("layers.StdConv2d", made("layers.StdConv2d", 3, 4, 3), IMAGE),
         ("layers.ScaledStdConv2d", made("layers.ScaledStdConv2d", 3, 4, 3), IMAGE),
         ("layers.BlurPool2d", made("layers.BlurPool2d", 3), IMAGE),
-        ("layers.SelectAdaptivePool2d", made("layers.SelectAdaptivePool2d", pool_type="catavg"), IMAGE),
+        ("layers.SelectAdaptivePool2d", made("layers.SelectAdaptivePool2d", pool_type="catavgmax"), IMAGE),
         ("layers.LayerScale", made("layers.LayerScale", 5), VECTOR),
         ("loss.LabelSmoothingCrossEntropy", lambda t: partial(_loss, t.loss.LabelSmoothingCrossEntropy()), VECTOR),
         ("loss.JsdCrossEntropy", lambda t: partial(_loss, t.loss.JsdCrossEntropy()), lambda: (normal(9, 5),)),

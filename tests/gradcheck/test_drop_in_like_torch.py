@@ -10,7 +10,7 @@ import torch.nn.functional as F  # noqa: N812  # torch's own convention
 
 import gradproof
 from gradproof import InconclusiveWarning
-from support.functions import rule
+from support.functions import rule, with_context
 from support.marks import both_speeds
 from support.points import normal, numbers, point
 
@@ -95,6 +95,17 @@ def test_outputs_that_change_beside_the_point_do_not_pass(change, fast_mode):
 
     with pytest.raises(gradproof.GradcheckError, match="changed from"):
         gradproof.gradcheck(function, x, fast_mode=fast_mode)
+
+
+def test_the_words_of_an_error_that_a_backward_raises_are_in_one_piece(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    words = "The sizes of the first and the second tensor differ, so that their product is not defined."
+
+    def backward(ctx, incoming):
+        raise RuntimeError(words)
+
+    with pytest.raises(RuntimeError, match=words):
+        gradproof.gradcheck(with_context(lambda ctx, x: 2 * x, backward), point(3))
 
 
 @pytest.mark.parametrize("fast_mode", [True, False])

@@ -17,7 +17,6 @@ from gradproof.report.wrapping import wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.text import Text
 
 SHOWN = 10  # entries of the first finding
 FINDINGS = 3  # shown in full
@@ -25,11 +24,14 @@ LINES = 6  # of a message
 CULPRITS = 2  # named
 COLORS = {Verdict.PASS: "bold green", Verdict.FAIL: "bold red", Verdict.INCONCLUSIVE: "bold yellow"}
 WIDTH = 80  # where no terminal and no COLUMNS says otherwise
+UNBROKEN = 10_000  # characters, which no line of a report has
 INDENT = 14  # of what is said of one check of many
 
 
-def plain(report: Report) -> str:
+def plain(report: Report, *, unbroken: bool = False) -> str:
     """Return the report as text without colors, in characters that standard output can show.
+
+    Lines fit the terminal unless they are to be `unbroken`, as in errors whose words a program looks for.
 
     >>> from gradproof import check
     >>> import torch
@@ -38,13 +40,13 @@ def plain(report: Report) -> str:
     'PASS  exp: 3 inputs, 3 outputs'
     """
     memory = io.StringIO()
-    _render(report, _console(file=memory, color_system=None))
+    _render(report, _console(file=memory, color_system=None, width=UNBROKEN if unbroken else _width()))
     return in_encoding(memory.getvalue().rstrip("\n"), getattr(sys.stdout, "encoding", None))
 
 
 def show(report: Report) -> None:
     """Print the report, in color if the terminal has colors."""
-    console = _console()
+    console = _console(width=_width())
     if console.is_jupyter:
         _render(report, console)
         return
@@ -64,8 +66,9 @@ def brief(report: Report) -> str:
     PASS          exp: an error of ... in one gradient entry would have been caught (...)
     """
     report = harmless(report)
-    first = _wrapped(f"{report.verdict.value.upper():<12}  ", f"{report.subject.name}: {words.gist(report)}")
-    return "\n".join([first, _wrapped(" " * INDENT, report.origin)] if report.origin else [first])
+    width = _width()
+    first = _wrapped(f"{report.verdict.value.upper():<12}  ", f"{report.subject.name}: {words.gist(report)}", width)
+    return "\n".join([first, _wrapped(" " * INDENT, report.origin, width)] if report.origin else [first])
 
 
 def _console(**options: Any) -> Console:
@@ -75,7 +78,7 @@ def _console(**options: Any) -> Console:
         from rich.console import Console
     finally:
         random.setstate(state)
-    return Console(highlight=False, soft_wrap=True, width=_width(), **options)
+    return Console(highlight=False, soft_wrap=True, **options)
 
 
 def _width() -> int:
@@ -83,9 +86,9 @@ def _width() -> int:
     return shutil.get_terminal_size((WIDTH, 0)).columns
 
 
-def _wrapped(before: str, text: str) -> str:
-    """Wrap a text to the width of the terminal, each line below the start of the first."""
-    return before + f"\n{' ' * len(before)}".join(wrapped(text, _width() - len(before)))
+def _wrapped(before: str, text: str, width: int) -> str:
+    """Wrap a text to a width, each line below the start of the first."""
+    return before + f"\n{' ' * len(before)}".join(wrapped(text, width - len(before)))
 
 
 def _render(report: Report, console: Console) -> None:
@@ -97,53 +100,53 @@ def _render(report: Report, console: Console) -> None:
     console.print(
         Text.assemble(
             (report.verdict.value.upper(), COLORS[report.verdict]),
-            _wrapped(" " * len(before), f"{subject.name}: {words.sizes(subject)}")[len(before) - 2 :],
+            _wrapped(" " * len(before), f"{subject.name}: {words.sizes(subject)}", console.width)[len(before) - 2 :],
         )
     )
     if report.reason:
-        console.print(_field("why", f"{report.reason.value}: {_shortened(report.message)}"))
+        _print(console, "why", f"{report.reason.value}: {_shortened(report.message)}")
     if report.hint:
-        console.print(_field("hint", report.hint))
+        _print(console, "hint", report.hint)
     if report.verdict is not Verdict.PASS and subject.file and not any(each.culprits for each in report.findings):
-        console.print(_field("defined in", words.place(subject.file, subject.line)))
+        _print(console, "defined in", words.place(subject.file, subject.line))
     for number, finding in enumerate(report.findings[:FINDINGS]):
         _render_finding(finding, console, SHOWN if number == 0 else SHOWN // 5)
     if len(report.findings) > FINDINGS:
         paths = ", ".join(finding.argument or finding.kind for finding in report.findings[FINDINGS:][:8])
-        console.print(_field("also", f"{len(report.findings) - FINDINGS} more findings: {paths}"))
+        _print(console, "also", f"{len(report.findings) - FINDINGS} more findings: {paths}")
     for found in report.errors:
         if report.findings and max(map(max, found.bars)) > 1:
-            console.print(_field("errors", f"{found.name}: {sparkline(found)}"))
+            _print(console, "errors", f"{found.name}: {sparkline(found)}")
     arguments = "; ".join(subject.arguments[:6]) + _more(len(subject.arguments) - 6)
-    console.print(_field("checked", arguments + words.how(subject)))
+    _print(console, "checked", arguments + words.how(subject))
     if report.verdict is Verdict.PASS:
-        console.print(_field("resolution", words.resolution(report.resolution)))
+        _print(console, "resolution", words.resolution(report.resolution))
     for note in report.notes:
-        console.print(_field("note", note))
-    console.print(_field("cost", words.cost(report)))
-    console.print(_field("replay", f"seed={report.seed}"))
+        _print(console, "note", note)
+    _print(console, "cost", words.cost(report))
+    _print(console, "replay", f"seed={report.seed}")
 
 
 def _render_finding(finding: Finding, console: Console, shown: int) -> None:
     from rich.text import Text
 
     mode = "" if finding.mode == "reverse" else f"{finding.mode}: "
-    console.print(_field("found", mode + _shortened(finding.message)))
+    _print(console, "found", mode + _shortened(finding.message))
     for culprit in finding.culprits[:CULPRITS]:
         details = _shortened(words.blame_details(culprit))
-        console.print(_field("to blame", "\n".join(filter(None, (words.blame(culprit), details)))))
+        _print(console, "to blame", "\n".join(filter(None, (words.blame(culprit), details))))
     for line in entry_table(finding, shown, console.width):
         console.print(line)
     if len(finding.entries) > shown:
         console.print(Text(f"    and {len(finding.entries) - shown} more", style="dim"))
     if finding.diagnoses:
         first, *others = finding.diagnoses
-        console.print(_field("looks like", f"{first.name}: {_shortened(first.message)}"))
+        _print(console, "looks like", f"{first.name}: {_shortened(first.message)}")
         if others:
-            console.print(_field("or", ", ".join(f"{other.name} (fit {other.fit:.2f})" for other in others)))
+            _print(console, "or", ", ".join(f"{other.name} (fit {other.fit:.2f})" for other in others))
     hint = next((diagnosis.hint for diagnosis in finding.diagnoses[:1]), "") or finding.hint
     if hint:
-        console.print(_field("hint", hint))
+        _print(console, "hint", hint)
 
 
 def _shortened(text: str) -> str:
@@ -151,11 +154,11 @@ def _shortened(text: str) -> str:
     return "\n".join(lines if len(lines) <= LINES else [*lines[: LINES - 1], f"… {len(lines)} lines"])
 
 
-def _field(name: str, text: str) -> Text:
+def _print(console: Console, name: str, text: str) -> None:
     from rich.text import Text
 
     before = f"  {name:<11} "
-    return Text.assemble((before, "dim"), _wrapped(before, text)[len(before) :])
+    console.print(Text.assemble((before, "dim"), _wrapped(before, text, console.width)[len(before) :]))
 
 
 def _more(number: int) -> str:
