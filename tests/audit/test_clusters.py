@@ -108,6 +108,13 @@ def test_an_engine_that_is_not_installed_is_named(package, kind, monkeypatch):
         kind("")
 
 
+def test_a_ray_head_that_is_not_there_is_reported():
+    pytest.importorskip("ray", reason="ray is an optional extra, which is not installed")
+
+    with pytest.raises(UnreachableError, match=r"Nothing listens at 127.0.0.1:1 "):
+        RayCluster("127.0.0.1:1")
+
+
 def test_a_dask_scheduler_that_is_not_there_is_reported(monkeypatch):
     pytest.importorskip("distributed", reason="distributed is an optional extra, which is not installed")
     monkeypatch.setattr("gradproof.audit.executors.dask.REACHED", 0.5)

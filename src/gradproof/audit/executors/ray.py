@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from typing import Any
 
@@ -11,6 +12,7 @@ from gradproof.audit.executors.remote import Cluster, Task, UnreachableError, ru
 from gradproof.audit.worker import Limits
 from gradproof.errors import InputError
 
+REACHED = 20.0  # seconds in which a head has to answer
 TICK = 0.5  # seconds after which `finished` returns, even if no case has ended
 ATTEMPTS = 3  # of a case whose worker is lost
 
@@ -21,6 +23,7 @@ class RayCluster(Cluster):
     def __init__(self, address: str, *, workers: int = 1, limits: Limits | None = None, lifetime: int = 200) -> None:
         self._ray = _ray()
         super().__init__(limits, lifetime)
+        _answers(address)
         try:
             local: dict[str, Any] = {"num_cpus": workers, "include_dashboard": False} if not address else {}
             if not address:
@@ -57,6 +60,19 @@ class RayCluster(Cluster):
         except (self._ray.exceptions.WorkerCrashedError, self._ray.exceptions.NodeDiedError):
             return None
         return results
+
+
+def _answers(address: str) -> None:
+    """Refuse an address where nothing listens, for which Ray itself waits for minutes."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or "//" in address:
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=REACHED).close()
+    except (OSError, OverflowError) as error:
+        raise UnreachableError(
+            f"Nothing listens at {address} ({error}). Is the head of the Ray cluster running there?"
+        ) from None
 
 
 def _ray() -> Any:
