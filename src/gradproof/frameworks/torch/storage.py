@@ -162,7 +162,7 @@ class Fingerprint:
 
 
 def _essence(component: Tensor) -> Tensor | tuple[torch.Size, int, int]:
-    if component.numel() < SHARED_FROM or component.device.type != "cpu":
+    if component.numel() < SHARED_FROM or not pieces.is_on_cpu(component):
         return replica(component)
     whole = bits(component)
     plain = weighted = 0

@@ -68,6 +68,15 @@ def test_a_check_of_a_large_elementwise_function_holds_few_vectors(dtype, waits)
     assert report.cost.evaluations <= 7  # in float32 some entries are off by rounding that cancels, which is slight
 
 
+def test_the_usual_contracts_ask_for_twice_as_much_as_the_check_without_them():
+    function, inputs = softmax(torch.bfloat16)
+    without, _ = asked_of_a_device(function, inputs)
+    counts = counted(lambda: gradproof.check(function, inputs, seed=0))
+
+    assert counts.launches <= 2 * without.launches
+    assert counts.waits <= 2 * without.waits
+
+
 def test_a_wrong_entry_is_located_in_a_bounded_number_of_kernels_and_waits():
     class Gelu(torch.autograd.Function):
         @staticmethod

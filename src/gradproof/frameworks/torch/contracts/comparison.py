@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gradproof.engine.estimators.rounding import precision_shown
-from gradproof.engine.pieces import slices
+from gradproof.engine.pieces import columns, piece_of, slices
 from gradproof.engine.subject import Step
 from gradproof.engine.thresholds import SAMPLE
 from gradproof.frameworks.torch.contracts.contract import Context
@@ -48,7 +48,7 @@ def gap(
         known = expected[where].isfinite()
         return torch.where(known, (found[where] - expected[where]).abs(), 0.0).nan_to_num(torch.inf)
 
-    worst, distance = furthest(len(expected), difference)
+    worst, distance = furthest(expected, difference)
     allowed = KERNEL_ROUNDINGS * precision * largest(expected) + more
     if distance <= allowed or distance <= KERNEL_ROUNDINGS * shown_in(expected, found) * largest(expected) + more:
         return None
@@ -78,14 +78,19 @@ def shown_in(*vectors: Tensor) -> float:
     return precision_shown(torch, [vector[:: max(1, len(vector) // SAMPLE)] for vector in vectors if len(vector)])
 
 
-def furthest(size: int, measured: Callable[[slice], Tensor]) -> tuple[int, float]:
-    """Return the index and the size of the largest entry of a vector that is computed slice by slice."""
+def furthest(like: Tensor, measured: Callable[[slice], Tensor]) -> tuple[int, float]:
+    """Return the index and the size of the largest entry of a vector that is computed slice by slice.
+
+    The vector is as long as another, and on its device.
+    """
+    pieces = list(slices(0, len(like), piece_of(like)))
+    if not pieces:
+        return 0, -torch.inf
+    rows = [[number.double() for number in measured(where).max(0)] for where in pieces]
     place, most = 0, -torch.inf
-    for where in slices(0, size):
-        piece = measured(where)
-        highest = int(piece.argmax())
-        if float(piece[highest]) > most:
-            place, most = where.start + highest, float(piece[highest])
+    for where, high, index in zip(pieces, *columns(torch, rows), strict=True):
+        if high > most:
+            place, most = where.start + int(index), high
     return place, most
 
 
@@ -123,4 +128,4 @@ def largest(vector: Tensor) -> float:
     """Return the size of the largest finite entry; zero if there is none."""
     if not len(vector):
         return 0.0
-    return furthest(len(vector), lambda where: torch.where(vector[where].isfinite(), vector[where].abs(), 0.0))[1]
+    return furthest(vector, lambda where: torch.where(vector[where].isfinite(), vector[where].abs(), 0.0))[1]

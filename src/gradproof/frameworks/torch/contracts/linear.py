@@ -50,7 +50,7 @@ def linear(subject: TorchSubject, context: Context) -> Outcome:
     many = subject.pullback(factor * context.cotangent(subject))
     if len(once) < LARGE_TENSOR and torch.equal(many, factor * once):
         return _additive(subject, context)
-    worst, gap = furthest(len(once), lambda where: _gap(subject, once[where], many[where] / factor, abs(factor)))
+    worst, gap = furthest(once, lambda where: _gap(subject, once[where], many[where] / factor, abs(factor)))
     if not gap or not _is_beyond_rounding(subject, context, gap):
         return _additive(subject, context)
     return _nonlinear(
@@ -71,7 +71,7 @@ def _additive(subject: TorchSubject, context: Context) -> Outcome:
         half[number::2] = 0.0
     expected = subject.pullback(halves[0]).clone()  # a backward may reuse memory
     expected += subject.pullback(halves[1])
-    worst, gap = furthest(len(once), lambda where: _gap(subject, expected[where], once[where], 1.0))
+    worst, gap = furthest(once, lambda where: _gap(subject, expected[where], once[where], 1.0))
     if gap <= DIGIT * max(largest(once), largest(expected)) or not _is_beyond_rounding(subject, context, gap):
         return KEPT
     return _nonlinear(
@@ -97,7 +97,7 @@ def _left_at_zero(subject: TorchSubject, once: Tensor) -> tuple[int, float]:
     def size(where: slice) -> Tensor:
         return torch.where(once[where].isfinite(), found[where].nan_to_num(torch.inf).abs(), 0.0)
 
-    worst, most = furthest(len(once), size)
+    worst, most = furthest(once, size)
     allowed = KERNEL_ROUNDINGS * subject.numbers.precision * largest(once)
     return worst, float(found[worst]) if most > allowed else 0.0
 

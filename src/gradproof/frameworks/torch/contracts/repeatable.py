@@ -71,7 +71,7 @@ def _furthest(first: Tensor, second: Tensor) -> tuple[int, float]:
         equal = (once == again) | (once.isnan() & again.isnan())
         return torch.where(equal, 0.0, (again - once).abs().nan_to_num(torch.inf))
 
-    return furthest(len(first), difference)
+    return furthest(first, difference)
 
 
 def _scatter(subject: TorchSubject, context: Context, first: Tensor, second: Tensor) -> str:
