@@ -49,6 +49,16 @@ def test_a_convention_at_a_point_without_a_slope_is_not_called_wrong(function, a
 
 
 @pytest.mark.parametrize("coverage", ["probe", "full"])
+@pytest.mark.parametrize("function", [torch.var, torch.std, lambda x: x - x.mean()], ids=["var", "std", "centred"])
+def test_claims_that_vary_with_rounding_are_not_called_wrong(function, coverage):
+    def verdict(seed):
+        x = 1e8 + torch.randn(20, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+        return gradproof.check(function, x.requires_grad_(), seed=seed, coverage=coverage, explain=False).verdict
+
+    assert [seed for seed in range(20) if verdict(seed) is Verdict.FAIL] == []
+
+
+@pytest.mark.parametrize("coverage", ["probe", "full"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("low", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize(

@@ -156,16 +156,14 @@ def _leftover(subject: Subject, found: Judgement, seed: int) -> Leftover | None:
 def _is_too_large(subject: Subject, found: Judgement, step: Array) -> bool:
     """Return True if the entries that were found are off by far more than rounding makes, of values and of claims.
 
-    Second differences along one direction are no less than the rounding of the values, which may be as large in every
-    output, over the first step.
+    The rounding of the values along one direction shows its size. It may be that of every output, over the first step.
+    Fewer values would do for many outputs. Those of a single one may be equal by chance.
     """
     errors = [abs(entry.claimed - entry.numerical) for entry in found.entries]
     if not errors:
         return False
     xp, unit = subject.arrays, subject.numbers.precision
-    behind, middle, ahead = (subject.evaluate((FEW + t) * step, 1.0) for t in FIVE[1:-1])
-    second = abs(behind - 2 * middle + ahead) / math.sqrt(6)
-    rounding = float(xp.where(xp.isfinite(second), second, 0.0).max())
+    rounding = float(_rounding(xp, lambda at: subject.evaluate(at, 1.0), [step]).max())
     reach = float(abs(step).max()) / unit**0.5 * first_step(unit)
     of_values = rounding * math.sqrt(subject.outputs.size) / reach if reach else math.inf
     of_claims = CLAIM_ACCURACY * max(max(abs(entry.claimed), abs(entry.numerical)) for entry in found.entries)
