@@ -1,5 +1,6 @@
 """What happens around an optimizer's step: hooks, masks and scalers are no mistake, a second step or decay is one."""
 
+import threading
 from functools import partial
 
 import pytest
@@ -293,3 +294,28 @@ def test_a_step_by_hand_at_unequal_rates_or_in_any_direction_is_not_verified_wit
 
     assert not report.passed
     assert words in str(report.message)
+
+
+def test_optimizers_of_other_threads_step_beside_the_check():
+    net, loss = setting()
+    other, ended, mistakes = setting()[0], threading.Event(), []
+
+    def train():
+        adam = Adam(other.parameters(), lr=1e-3)
+        for parameter in other.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        while not ended.is_set():
+            try:
+                adam.step()
+            except Exception as error:
+                mistakes.append(error)
+                return
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    reports = verdicts(Careless(net.parameters(), lr=0.01), loss, net, count=5)
+    ended.set()
+    thread.join()
+
+    assert not mistakes
+    assert all(report.verdict is Verdict.FAIL for report in reports)

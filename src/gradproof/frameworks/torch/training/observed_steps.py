@@ -6,6 +6,7 @@ What an optimizer does lies between its own hooks: one before a step may clip gr
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -102,6 +103,7 @@ class ObservedSteps:
     parameters: Sequence[Tensor]
     steps: list[OptimizerStep] = field(default_factory=list)
     _stepping: dict[Optimizer, _Watched] = field(default_factory=dict)
+    _thread: int = field(default_factory=threading.get_ident)
 
     @contextmanager
     def observing(self) -> Iterator[None]:
@@ -116,6 +118,8 @@ class ObservedSteps:
 
     def _enter(self, optimizer: Optimizer, *_: Any) -> None:
         """Have the optimizer's own hooks followed by `_before`, and preceded by `_after`."""
+        if threading.get_ident() != self._thread:
+            return  # torch calls these hooks for the optimizers of all threads
         if optimizer not in self._stepping:
             last = optimizer.register_step_pre_hook(self._before)
             first = optimizer.register_step_post_hook(self._after)
@@ -154,7 +158,9 @@ class ObservedSteps:
         ]
 
     def _leave(self, optimizer: Optimizer, *_: Any) -> None:
-        watched = self._stepping[optimizer]
+        watched = self._stepping.get(optimizer)
+        if watched is None or threading.get_ident() != self._thread:
+            return
         watched.depth -= 1
         if not watched.depth:
             for hook in self._stepping.pop(optimizer).hooks:
