@@ -7,22 +7,46 @@ regressions give the multiples.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from gradproof.engine.diagnosis.block import Block
 from gradproof.engine.diagnosis.case import CERTAIN, SAME, Case
+from gradproof.engine.diagnosis.monomials import Form
 from gradproof.engine.diagnosis.tensor_factors import spread_over
 from gradproof.engine.results import Diagnosis
 from gradproof.engine.subject import Array
 from gradproof.engine.thresholds import FEW, TRACE
 
-Form = tuple[str, Array]
-Term = tuple[str, float, float]  # a tensor, and its multiple as claimed and as measured
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A tensor, and its multiple as claimed and as measured. `unit` is what the multiple 1 has of the right slopes."""
+
+    tensor: str
+    claimed: float
+    right: float
+    unit: float
+
+    @property
+    def differs(self) -> bool:
+        """Whether the multiples are not the same."""
+        return abs(self.claimed - self.right) * self.unit > TRACE
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether the claims do not have this term."""
+        return abs(self.claimed) * self.unit <= TRACE
+
+    @property
+    def is_added(self) -> bool:
+        """Whether the right slopes do not have this term."""
+        return abs(self.right) * self.unit <= TRACE
 
 
 def missing(case: Case, block: Block) -> Iterator[Diagnosis]:
     """Diagnose a term of a sum that is left out, where all terms are multiples of tensors."""
     sums = _sums(case, block)
-    if sums is not None and all(_is_nothing(claimed) and not _is_nothing(right) for _, claimed, right in sums):
+    if sums is not None and all(term.is_absent and not term.is_added for term in sums):
         yield _diagnosis(case, "missing-term", sums)
 
 
@@ -55,19 +79,16 @@ def _sums(case: Case, block: Block) -> list[Term] | None:
         if float(abs(tensors @ multiples - slopes).max()) > least + SAME * float(abs(slopes).max()):
             return None
         found.append(multiples.tolist())
-    pairs = list(zip([name for name, _ in forms], *found, strict=True))
-    terms = [term for term in pairs if not _is_nothing(term[1] - term[2])]
-    return terms if 0 < len(terms) <= sum(not _is_nothing(right) for _, _, right in pairs) else None
-
-
-def _is_nothing(multiple: float) -> bool:
-    return abs(multiple) <= TRACE
+    lengths = ((tensors * tensors).sum(0) ** 0.5).tolist()
+    whole = float(right @ right) ** 0.5
+    rows = zip([name for name, _ in forms], *found, lengths, strict=True)
+    terms = [Term(name, claimed, right, length / whole) for name, claimed, right, length in rows] if whole else []
+    wrong = [term for term in terms if term.differs]
+    return wrong if 0 < len(wrong) <= sum(not term.is_added for term in terms) else None
 
 
 def _diagnosis(case: Case, name: str, terms: Sequence[Term]) -> Diagnosis:
-    words = ", ".join(
-        f"{claimed:.4g} times {tensor} where it should be {right:.4g}" for tensor, claimed, right in terms
-    )
+    words = ", ".join(f"{term.claimed:.4g} times {term.tensor} where it should be {term.right:.4g}" for term in terms)
     return Diagnosis(
         name=name,
         message=f"{case.subject_line} is a sum of multiples of tensors. It has {words}.",
