@@ -15,13 +15,18 @@ from gradproof.engine.estimators.steps import FINEST, RATIO, first_step
 from gradproof.engine.localisation.segment_blocks import in_parts
 from gradproof.engine.localisation.segment_region import Region, region_of
 from gradproof.engine.options import Probing
-from gradproof.engine.results import Finding, Reason, Resolution
+from gradproof.engine.results import Finding, Obstacle, Reason, Resolution
 from gradproof.engine.subject import Array, DerivativeError, Step, Subject
-from gradproof.engine.thresholds import CALLS, ENOUGH, ROUNDINGS, SHARE
+from gradproof.engine.thresholds import CALLS, COARSEST, ENOUGH, MANY, ROUNDINGS, SHARE, TWO_DIGITS
 from gradproof.engine.verdict import Judgement
 from gradproof.engine.views import rule_of, subset
 
 WEAK = "In this precision small steps show an error in one entry only if it is a large one."
+HIDDEN = Obstacle(
+    Reason.QUANTISED,
+    "Next to no change is claimed, and the values change by no more than rounding in this precision may hide.",
+    "Let the function return its values in a higher precision, or check it at inputs where they change by more.",
+)
 ROUGH = frozenset({Reason.QUANTISED, Reason.NOISE, Reason.STEP_SIZE, Reason.CONDITIONING})
 
 
@@ -52,7 +57,7 @@ def with_second_opinion(judgement: Judgement, subject: Subject, seed: int, optio
             finding = replace(finding, diagnoses=diagnoses(question, result, region, seed))
         return replace(judgement, findings=(finding,))
     if result is None or result.outcome is not SegmentOutcome.AGREES:
-        return judgement
+        return judgement if result is None or rough or not _is_empty(subject, result, seed) else _hidden(judgement)
     why = obstacle.message if obstacle else WEAK
     note = (
         f"{why} So the rule was verified on segments of {result.half_width:.1g} of the point's scale to either side: "
@@ -60,6 +65,31 @@ def with_second_opinion(judgement: Judgement, subject: Subject, seed: int, optio
     )
     resolution = result.resolution if rough else _finer(judgement.resolution, result.resolution)
     return replace(judgement, obstacle=None, resolution=resolution, notes=(*judgement.notes, note))
+
+
+def _is_empty(subject: Subject, result: SegmentResult, seed: int) -> bool:
+    """Return True if the values change along a segment in 16 bits, and next to nothing is claimed of any segment.
+
+    Then small steps agreed with a claim of zero because values were rounded. That of a quantiser is right.
+    """
+    if subject.numbers.precision < COARSEST / TWO_DIGITS or result.shows_a_tenth:
+        return False
+    if abs(result.claimed) > SHARE * abs(result.measured):
+        return False
+    return _moves(subject, seed, result.half_width) and not bool(_quantisers(subject, seed, result.half_width).any())
+
+
+def _moves(subject: Subject, seed: int, width: float) -> bool:
+    """Return True if one of many random steps of this width changes a value."""
+    for number in range(MANY):
+        ends = subject.evaluate_along(subject.direction(seed + number, Step(width)), (1.0, -1.0))
+        if any(bool((end != subject.centre).any()) for end in ends):
+            return True
+    return False
+
+
+def _hidden(judgement: Judgement) -> Judgement:
+    return replace(judgement, obstacle=HIDDEN)
 
 
 def _finer(one: Resolution, other: Resolution) -> Resolution:

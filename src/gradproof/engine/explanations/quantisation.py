@@ -201,7 +201,7 @@ def _quanta(subject: Subject, direction: Array) -> Array:
         return (subject.evaluate(direction, at + 1.0) == value) & (subject.evaluate(direction, at - 1.0) == value)
 
     quantised = constant_around(0.0, subject.centre)
-    least = xp.where(quantised, math.inf, 0.0)
+    least = xp.where(quantised, math.inf, xp.zeros_like(subject.centre))  # of two numbers torch makes single precision
     lengths = (LONGEST * RATIO**k / first_step(precision) for k in range(FEW))  # far enough to leave most plateaus
     for at in (sign * length for length in lengths for sign in (1.0, -1.0)):
         if not bool(quantised.any()):

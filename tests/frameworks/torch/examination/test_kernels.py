@@ -127,3 +127,20 @@ def test_a_loss_that_some_inputs_change_by_less_than_a_rounding_passes(dtype):
         x = normal(36, 12, seed=seed).to(dtype).requires_grad_()
 
         assert gradproof.check(kernel, x, seed=seed).verdict is not Verdict.FAIL
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_gradient_of_zero_never_passes_because_a_loss_is_rounded(seed):
+    kernel = refusing_double(
+        lambda x: torch.nn.functional.cross_entropy(x, torch.arange(32) * 7 % 50), lambda gradient: 0 * gradient
+    )
+    x = normal(32, 50, seed=seed).to(torch.bfloat16).requires_grad_()
+
+    assert not gradproof.check(kernel, x, seed=seed, contracts=()).passed
+
+
+@pytest.mark.parametrize("constant", [0.7, 3.0])
+def test_a_gradient_of_zero_passes_where_nothing_changes(constant):
+    kernel = refusing_double(lambda x: constant + 0 * x.sum(), lambda gradient: gradient)
+
+    assert gradproof.check(kernel, normal(8, 24).to(torch.bfloat16).requires_grad_(), seed=0).passed
