@@ -7,8 +7,10 @@ import torch
 from torch import nn
 
 from gradproof import check
+from support.checks import BOTH
 from support.findings import blamed
 from support.functions import Spoiled, doubled
+from support.marks import making_duals
 from support.points import point
 
 
@@ -44,6 +46,23 @@ LAYOUTS = {
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_right_gradient_passes_in_any_layout(layout, seed):
     assert check(lambda x: x.sin() * x, LAYOUTS[layout](), seed=seed).passed
+
+
+@making_duals
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_right_second_derivatives_pass_in_any_layout(layout):
+    assert check(lambda x: x.sin() * x, LAYOUTS[layout](), modes=BOTH, order=2, seed=0, contracts=()).passed
+
+
+@making_duals
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("start", [0, 3])
+def test_a_function_reads_the_memory_around_a_view(start, order):
+    view = point(15).detach()[5:].requires_grad_()
+
+    assert check(
+        lambda x: x.as_strided((2, 2), (1, 2), start).sin(), view, modes=BOTH, order=order, seed=0, contracts=()
+    ).passed
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

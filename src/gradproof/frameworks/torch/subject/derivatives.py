@@ -12,10 +12,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from gradproof.errors import InputError, MismatchError
-from gradproof.frameworks.torch.internals import dual_level_is_open, is_zero_tensor
-from gradproof.frameworks.torch.storage import replica
+from gradproof.frameworks.torch.internals import dual_level_is_open, is_transformed, is_zero_tensor
+from gradproof.frameworks.torch.storage import fills_its_storage, replica
 from gradproof.frameworks.torch.subject.arguments import Slot
 from gradproof.frameworks.torch.subject.calling import is_dual
 from gradproof.frameworks.torch.subject.dual_numbers import push
@@ -57,8 +58,7 @@ class GradientCall(_Derived):
         with torch.enable_grad():
             for number in self.subject.varied:
                 if not own[number].requires_grad:
-                    fresh = own[number].clone() if is_dual(own[number]) else replica(own[number])
-                    own[number] = fresh.requires_grad_()
+                    own[number] = _replica(own[number]).requires_grad_()
             leaves = [own[number] for number in self.subject.varied]
             results = self.subject.caller.results(self.subject.call.invoke(own))
             connected = any(result.requires_grad for result in results)
@@ -69,6 +69,17 @@ class GradientCall(_Derived):
         pairs = zip(leaves, gradients, strict=True)
         whole = (torch.zeros_like(leaf) if _is_nothing(gradient) else gradient for leaf, gradient in pairs)
         return dict(zip(paths, whole, strict=True))
+
+
+def _replica(tensor: Tensor) -> Tensor:
+    """Copy a tensor, or a dual number with its tangent; a view keeps what surrounds it."""
+    if not is_dual(tensor):
+        return replica(tensor)
+    primal, tangent = forward_ad.unpack_dual(tensor)  # type: ignore[no-untyped-call]  # torch's own
+    if is_transformed(primal) or fills_its_storage(primal):
+        return tensor.clone()
+    dual: Tensor = forward_ad.make_dual(replica(primal), tangent)  # type: ignore[no-untyped-call]  # torch's own
+    return dual
 
 
 class TangentCall(_Derived):
