@@ -15,7 +15,7 @@ from gradproof.engine.diagnosis.monomials import Form
 from gradproof.engine.diagnosis.tensor_factors import spread_over
 from gradproof.engine.results import Diagnosis
 from gradproof.engine.subject import Array
-from gradproof.engine.thresholds import FEW, TRACE
+from gradproof.engine.thresholds import FEW, SHARE, TRACE
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,11 @@ class Term:
     def differs(self) -> bool:
         """Whether the multiples are not the same."""
         return abs(self.claimed - self.right) * self.unit > TRACE
+
+    @property
+    def is_slight(self) -> bool:
+        """Whether the multiples are so close that an approximation explains their difference."""
+        return abs(self.claimed - self.right) <= SHARE * max(abs(self.claimed), abs(self.right))
 
     @property
     def is_absent(self) -> bool:
@@ -72,11 +77,12 @@ def _sums(case: Case, block: Block) -> list[Term] | None:
     if not forms or len(claimed) < FEW * len(forms) or not finite:
         return None
     tensors = case.xp.stack([values for _, values in forms]).T
-    inverse, least = case.xp.linalg.pinv(tensors), float(block.slack.max())
-    found = []
+    inverse, found = case.xp.linalg.pinv(tensors), []
+    rounding, gap = SAME * float(abs(right).max()), float(abs(claimed - right).max())
+    allowed = float(block.slack.max()) + min(rounding, TRACE * gap)
     for slopes in (claimed, right):
         multiples = inverse @ slopes
-        if float(abs(tensors @ multiples - slopes).max()) > least + SAME * float(abs(slopes).max()):
+        if float(abs(tensors @ multiples - slopes).max()) > allowed:
             return None
         found.append(multiples.tolist())
     lengths = ((tensors * tensors).sum(0) ** 0.5).tolist()
@@ -84,7 +90,9 @@ def _sums(case: Case, block: Block) -> list[Term] | None:
     rows = zip([name for name, _ in forms], *found, lengths, strict=True)
     terms = [Term(name, claimed, right, length / whole) for name, claimed, right, length in rows] if whole else []
     wrong = [term for term in terms if term.differs]
-    return wrong if 0 < len(wrong) <= sum(not term.is_added for term in terms) else None
+    if not wrong or any(term.is_slight for term in wrong):
+        return None
+    return wrong if len(wrong) <= sum(not term.is_added for term in terms) else None
 
 
 def _diagnosis(case: Case, name: str, terms: Sequence[Term]) -> Diagnosis:
