@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from gradproof.engine.diagnosis.along_segments import diagnoses
-from gradproof.engine.estimators.noise import binades, on_a_grid
+from gradproof.engine.estimators.noise import SINGLE, binades, on_a_grid
 from gradproof.engine.estimators.question import Question
 from gradproof.engine.estimators.rounding import precision_shown
 from gradproof.engine.estimators.segment import SegmentOutcome, SegmentResult, question_of, segment_test
@@ -133,8 +133,9 @@ def _quantisers(subject: Subject, seed: int, width: float) -> Array:
     else:
         quantised = _claimed_constant(subject, constant, seed)
     values = subject.centre[quantised]
-    cast = bool(precision_shown(xp, [values]) > subject.numbers.precision) and on_a_grid(xp, values) is False
-    return quantised & (not cast)
+    shown, grid = precision_shown(xp, [values]), on_a_grid(xp, values)
+    cast = shown > subject.numbers.precision and (grid is False or (grid is None and shown <= SINGLE))
+    return quantised & (not cast)  # no quantiser has as many levels as single precision
 
 
 def _claimed_constant(subject: Subject, constant: Array, seed: int) -> Array:

@@ -144,3 +144,8 @@ def test_a_gradient_of_zero_passes_where_nothing_changes(constant):
     kernel = refusing_double(lambda x: constant + 0 * x.sum(), lambda gradient: gradient)
 
     assert gradproof.check(kernel, normal(8, 24).to(torch.bfloat16).requires_grad_(), seed=0).passed
+
+
+@pytest.mark.parametrize("function", ["log softmax", "l2 norm", "cross entropy"])
+def test_a_gradient_of_zero_is_found_beside_values_of_one_size_that_were_cast(function):
+    assert checked("casts", function, torch.float64, "zero").verdict is Verdict.FAIL
