@@ -173,3 +173,16 @@ def test_rrelu_fails_under_checkpoint_and_passes_without(seed):
     assert report.verdict is Verdict.FAIL
     assert {finding.mode for finding in report.findings} == {"reverse"}
     assert check(rectified, x, seed=seed, modes=BOTH, contracts=()).passed
+
+
+def test_a_maximum_of_a_segment_whose_ties_share_gradients_of_one_sign_alone_is_found():
+    def largest(x):
+        return torch.segment_reduce(x, "max", lengths=torch.tensor([3]))
+
+    x = numbers(4, 5, 5).requires_grad_()
+    up, down = (torch.autograd.grad(largest(x), x, numbers(sign))[0] for sign in (1, -1))
+    report = check(largest, x, contracts="linear", seed=1)
+
+    assert not torch.equal(up, -down)
+    assert report.verdict is Verdict.FAIL
+    assert report.findings[-1].kind == "linear"
