@@ -16,8 +16,8 @@ from typing import cast
 from gradproof.engine.contraction import CLAIM_ACCURACY
 from gradproof.engine.estimators.noise import CUBIC, FIVE, QUARTIC, difference
 from gradproof.engine.estimators.steps import first_step
-from gradproof.engine.explanations.conditioning import perturbations, product, random_operand
 from gradproof.engine.options import Probing
+from gradproof.engine.perturbed import perturbations, product, random_operand
 from gradproof.engine.results import Reason, Resolution, Verdict
 from gradproof.engine.subject import Array, DerivativeError, Frame, Subject
 from gradproof.engine.thresholds import ALIKE, CLEARLY, FEW, GROSS, ROUNDINGS, TINY

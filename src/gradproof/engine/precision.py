@@ -11,10 +11,10 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from gradproof.engine.explanations.conditioning import product
 from gradproof.engine.findings import raised
 from gradproof.engine.judging import judge, judge_by_probes, judge_by_segments
 from gradproof.engine.options import Probing
+from gradproof.engine.perturbed import product
 from gradproof.engine.precision_comparison import (
     PrecisionComparison,
     compared,

@@ -11,8 +11,8 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from gradproof.engine.explanations.conditioning import product, random_operand, scatter
 from gradproof.engine.options import Probing
+from gradproof.engine.perturbed import product, random_operand, scatter
 from gradproof.engine.pieces import columns
 from gradproof.engine.results import Entry, Finding, Place, Resolution, least_error
 from gradproof.engine.subject import Array, Frame, Step, Subject

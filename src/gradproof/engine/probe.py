@@ -14,6 +14,7 @@ from gradproof.engine.contraction import CAUTION, Claim, Contraction, inner, pre
 from gradproof.engine.estimators.ladder import Ladder
 from gradproof.engine.estimators.rounding import ROUNDING
 from gradproof.engine.estimators.steps import first_step
+from gradproof.engine.perturbed import PerturbedClaims
 from gradproof.engine.results import least_error
 from gradproof.engine.subject import Array, Subject
 from gradproof.engine.thresholds import CLEARLY, ENOUGH, GROSS, MARGIN, MEANINGFUL, STEADY, TRACE
@@ -76,6 +77,11 @@ class Probe:
         """The largest difference between claim and slope that measurement and rounding explain."""
         accumulated = CLEARLY * self.ladder.subject.numbers.precision * self.contraction.size
         return self.contraction.bar + self.claim.rounding + accumulated + self.rounding_floor(self.ladder)
+
+    @cached_property
+    def perturbed_claims(self) -> PerturbedClaims:
+        """The claimed gradient at points a few units of rounding away, for all entries at once; in reverse mode."""
+        return PerturbedClaims.of(self.ladder.subject, self.cotangent, self.ladder.direction, self.seed)
 
     @property
     def resolution(self) -> float:

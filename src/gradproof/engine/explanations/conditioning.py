@@ -5,18 +5,16 @@ Both show when the point moves by a few units of rounding, which hardly changes 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from gradproof.engine.contraction import inner
 from gradproof.engine.explanations.comparison import Comparison, Kind
-from gradproof.engine.explanations.nondifferentiable import negative_zeros
+from gradproof.engine.perturbed import perturbations, product, random_operand
 from gradproof.engine.probe import Probe
 from gradproof.engine.results import Obstacle, Reason
-from gradproof.engine.subject import Array, Step, Subject
+from gradproof.engine.subject import Array, Subject
 from gradproof.engine.thresholds import ALIKE, CLEARLY, FEW, SLIGHT
 from gradproof.engine.views import whole_of
-
-POINTS = 8  # perturbed points, each a few units of rounding away
 
 
 class Cancellation:
@@ -51,15 +49,11 @@ class IllConditioned:
         The point itself is left out: a rule may be wrong there alone, as for inputs of exactly zero.
         """
         probe, error = comparison.probe, comparison.error
-        subject, direction = comparison.subject, comparison.direction
-        if len(direction.shape) > 1:  # columns are compared one by one, as entries
+        if len(comparison.direction.shape) > 1:  # columns are compared one by one, as entries
             return None
         if not error <= SLIGHT * _size(probe) or not all(map(_is_slight, comparison.probes)):
             return None
-        operand, weights = (probe.cotangent, direction) if subject.mode == "reverse" else (direction, probe.cotangent)
-        moved = perturbations(whole_of(subject), probe.seed, CLEARLY)  # all inputs, which may share a rounded sum
-        claims = [inner(subject, weights, product(subject, operand, at)) for at in moved]
-        if not error <= CLEARLY * (max(claims) - min(claims)):
+        if not error <= CLEARLY * _range_of_claims(comparison):
             return None
         return Obstacle(
             self.reason,
@@ -69,6 +63,19 @@ class IllConditioned:
         )
 
 
+def _range_of_claims(comparison: Comparison) -> float:
+    """Return by how much the claimed slope varies between perturbed points."""
+    probe, subject, coordinate = comparison.probe, comparison.subject, comparison.coordinate
+    if subject.mode == "forward":
+        away = perturbations(whole_of(subject), probe.seed, CLEARLY)
+        claims = [inner(subject, probe.cotangent, product(subject, comparison.direction, at)) for at in away]
+        return max(claims) - min(claims)
+    seen = probe.perturbed_claims
+    if coordinate is None:
+        return max(seen.slopes) - min(seen.slopes)
+    return float(seen.high[coordinate] - seen.low[coordinate]) * abs(float(probe.ladder.direction[coordinate]))
+
+
 def _size(probe: Probe) -> float:
     return max(abs(probe.claim.slope), probe.claim.largest_contribution)
 
@@ -76,32 +83,6 @@ def _size(probe: Probe) -> float:
 def _is_slight(probe: Probe) -> bool:
     """Return True if a probe's claim is right to two digits."""
     return abs(probe.claim.slope - probe.contraction.slope) <= SLIGHT * _size(probe)
-
-
-def random_operand(subject: Subject, seed: int) -> Array:
-    """Draw a random operand of the derivative: an incoming gradient, or a direction of the point's own size."""
-    return subject.cotangent(seed) if subject.mode == "reverse" else subject.direction(seed, Step(1.0))
-
-
-def product(subject: Subject, operand: Array, at: Array | None = None) -> Array:
-    """Return the product that the derivative claims for an operand, Jᵀu or Jv, at the point or at point + `at`."""
-    return subject.pullback(operand, at) if subject.mode == "reverse" else subject.pushforward(operand, at)
-
-
-def scatter(subject: Subject, operand: Array, claimed: Array, seed: int) -> Array:
-    """Return the root mean square change of each entry of a product when the point moves by a unit of rounding."""
-    xp, square = subject.arrays, subject.arrays.zeros_like(claimed)
-    for at in perturbations(subject, seed):
-        apart = product(subject, operand, at) - claimed
-        square += xp.where(xp.isfinite(apart), apart, 0.0) ** 2
-    return (square / POINTS) ** 0.5
-
-
-def perturbations(subject: Subject, seed: int, units: float = 1.0) -> Iterator[Array]:
-    """Draw displacements of a few units of rounding. Keep inputs of −0.0: a step would change their sign."""
-    step, negative = Step(units * subject.numbers.precision), negative_zeros(subject)
-    for number in range(POINTS):
-        yield subject.arrays.where(negative, -0.0, subject.direction(seed + number, step))
 
 
 def is_cancelled(subject: Subject, seed: int) -> bool:

@@ -11,6 +11,7 @@ from gradproof.engine.estimators.ladder import Ladder
 from gradproof.engine.estimators.steps import SHORT
 from gradproof.engine.explanations.comparison import Comparison, Kind
 from gradproof.engine.localisation.bisection import search
+from gradproof.engine.perturbed import negative_zeros
 from gradproof.engine.probe import Probe
 from gradproof.engine.results import Obstacle, Place, Reason
 from gradproof.engine.subject import Array, Subject
@@ -131,11 +132,6 @@ class Ties:
             "for a median, so the function has no derivative at the point.",
             "Check at a point where no inputs are equal.",
         )
-
-
-def negative_zeros(subject: Subject) -> Array:
-    """Return which inputs are −0.0."""
-    return (subject.point == 0) & subject.arrays.signbit(subject.point)
 
 
 def _signed(subject: Subject, negative: Array, zero: float, direction: Array) -> Array:
