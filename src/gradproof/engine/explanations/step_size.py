@@ -93,24 +93,23 @@ class Oscillation:
         """Return an obstacle if the shortest steps that could show the error show the claimed slope instead."""
         probe, subject, piece = comparison.probe, comparison.subject, comparison.direction
         unit, claimed, gap = subject.numbers.precision, probe.predicted(piece), comparison.error * probe.least_weight
-        usual = _change(subject, piece, 1.0)
-        rounding = _rounding_of_slopes(subject, probe.cotangent, usual)
+        rounding = _rounding_of_slopes(subject, probe.cotangent, subject.evaluate(piece, 1.0) != subject.centre)
         if not 0 < gap < math.inf or not math.isfinite(rounding):
             return None
         least = max(TWO_DIGITS * unit / first_step(unit), CLEARLY * rounding / gap)
         if not least < (probe.ladder.samples[0].t if probe.ladder.samples else 1.0):
             return None
 
-        def distance(change: Array, t: float) -> float:
+        def distance(t: float) -> float:
+            change = subject.evaluate(piece, t) - subject.evaluate(piece, -t)
+            if not bool(change.any()):  # no change proves nothing: a difference of equal numbers is zero too
+                return math.nan
             return abs(inner(subject, probe.cotangent, change) / (2 * t) - claimed)
 
-        steps = [least * RATIO**k for k in range(math.ceil(-math.log(least, RATIO)))]
-        changes = ((t, _change(subject, piece, t)) for t in steps)  # none proves nothing: equal numbers differ by zero
-        distances = (distance(change, t) for t, change in changes if bool(change.any()))
+        steps = (least * RATIO**k for k in range(math.ceil(-math.log(least, RATIO))))
+        distances = (each for each in map(distance, steps) if not math.isnan(each))
         near = list(takewhile(lambda each: each <= gap / CLEARLY, islice(distances, 2)))
-        if len(near) < 2:
-            return None
-        if not distance(usual, 1.0) > CLEARLY * max(near):  # errors of several outputs may cancel
+        if len(near) < 2 or not distance(1.0) > CLEARLY * max(near):  # errors of several outputs may cancel
             return None
         return Obstacle(
             self.reason,
@@ -120,15 +119,10 @@ class Oscillation:
         )
 
 
-def _change(subject: Subject, piece: Array, t: float) -> Array:
-    """Return the change of the values from one side of the point to the other."""
-    return subject.evaluate(piece, t) - subject.evaluate(piece, -t)
-
-
-def _rounding_of_slopes(subject: Subject, cotangent: Array, change: Array) -> float:
+def _rounding_of_slopes(subject: Subject, cotangent: Array, changing: Array) -> float:
     """Return the effect on a contracted slope, at t = 1, of the rounding of those values that change at all."""
     xp, unit = subject.arrays, ROUNDING * subject.numbers.precision
-    rounded = xp.where((change != 0) & xp.isfinite(subject.centre), cotangent * subject.centre, 0.0)
+    rounded = xp.where(changing & xp.isfinite(subject.centre), cotangent * subject.centre, 0.0)
     return SPREAD * unit * math.sqrt(float(rounded @ rounded))
 
 
