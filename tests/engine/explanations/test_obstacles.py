@@ -327,3 +327,20 @@ def test_a_rule_that_is_wrong_for_zeros_alone_is_wrong(coverage, share):
     subject = elementwise(np.sin, lambda x: np.cos(x) * np.where(x == 0, 1 + share, 1.0), point)
 
     assert judged(subject, coverage=coverage).verdict is Verdict.FAIL
+
+
+def test_what_stands_in_the_way_of_one_argument_names_it_however_short_its_name():
+    def defined_at_the_point_alone(x):
+        with np.errstate(invalid="ignore"):
+            return np.concatenate([np.sqrt(-(x[:2] ** 2)), np.sin(x[2:])])
+
+    subject = elementwise(
+        defined_at_the_point_alone,
+        lambda x: np.append(0 * x[:2], np.cos(x[2:])),
+        [0.0, 0.0, 0.9, 1.0],
+        parts={"a": 2, "b": 2},
+    )
+    judgement = judged(subject)
+
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+    assert judgement.message.endswith("(with respect to a).")
