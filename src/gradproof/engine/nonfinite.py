@@ -6,14 +6,12 @@ from dataclasses import dataclass
 
 from gradproof.engine.contraction import contract, restricted
 from gradproof.engine.estimators.ladder import Ladder
-from gradproof.engine.estimators.steps import first_step
+from gradproof.engine.estimators.steps import BOTTOM, first_step
 from gradproof.engine.jacobian.columns import Columns
 from gradproof.engine.probe import Probe
 from gradproof.engine.results import Entry, Finding, Place
 from gradproof.engine.subject import Array, Frame, Step, Subject
 from gradproof.engine.thresholds import MEANINGFUL
-
-EXPONENTS = (0, 1, -1, -2)  # of the step sizes that distinguish a slope from a kink
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +53,7 @@ def _of_inputs(probe: Probe, broken: Array) -> BrokenClaim:
     first = int(xp.where(broken)[0][0])
     place, count = subject.inputs.locate(first), _count(subject.inputs, broken, first)
     ladder = Ladder(subject, restricted(subject, probe.ladder.direction, first, first + 1))
-    ladder.add(*EXPONENTS)
+    ladder.add(*BOTTOM, -1, -2)  # which distinguish a slope from a kink
     contraction, what = contract(ladder, subject.cotangent(probe.seed)), f"The gradient with respect to {place.path}"
     defined = bool(xp.isfinite(subject.centre).all()) and not bool(ladder.kinks(ladder.estimates().bar).any())
     if not defined or not contraction.bar <= float(_widest(subject, ladder).max()):
@@ -105,7 +103,7 @@ def _beside(probe: Probe, columns: Columns, unclear: Array) -> Array:
     if subject.mode == "reverse":
         return columns.whole_columns(unclear)
     ladder = Ladder(subject, subject.direction(probe.seed, Step(first_step(subject.numbers.precision))))
-    ladder.add(*EXPONENTS)
+    ladder.add(*BOTTOM, -1, -2)  # which distinguish a slope from a kink
     return unclear | columns.in_rows(~_have_slopes(ladder))
 
 

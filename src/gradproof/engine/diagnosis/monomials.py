@@ -11,7 +11,6 @@ from gradproof.engine.thresholds import FEW, TRACE
 
 Form = tuple[str, Array]  # a tensor, or a function of it, in words, and its values
 
-MOST = 6  # tensors of which products are tried
 HIGHEST = 2.0  # power
 POWERS = {0.5: "√{}", 1.0: "{}", 1.5: "{}^1.5", 2.0: "{}²"}
 
@@ -23,7 +22,7 @@ def monomial(xp: Any, numbers: Array, forms: Sequence[Form], spread: float) -> t
     """
     if not bool((xp.isfinite(numbers) & (numbers != 0)).all()):
         return None
-    usable = [form for form in forms if bool((form[1] != 0).all()) and _varies(form[1])][:MOST]
+    usable = [form for form in forms if bool((form[1] != 0).all()) and _varies(form[1])][: 2 * FEW]
     wanted, distinct = xp.log(abs(numbers)), _distinct(numbers, spread)
     for count in range(1, FEW + 1):
         if distinct < count + 2 or (count > 1 and spread > TRACE):

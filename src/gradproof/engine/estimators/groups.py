@@ -18,8 +18,6 @@ from gradproof.engine.parts import Part, parts_of
 from gradproof.engine.subject import Array, Frame, Step
 from gradproof.engine.thresholds import CLEARLY, MANY, UNRESOLVED
 
-SPLITS = 2  # random halves of the groups that move alone: a group that depends on many others is found by the first
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cells:
@@ -79,7 +77,7 @@ def _separate(question: Question, inputs: Cells, outputs: Cells, step: Array, to
     subject, xp = question.subject, question.subject.arrays
     noise = outputs.sums(last_places(subject, together) ** 2 + question.scatter)
     separate, claimed = 1.0 + 0 * noise, True
-    for number in range(SPLITS):
+    for number in range(2):  # random halves move alone: what depends on many others is found by the first
         part, below = inputs.parts[0]
         first = part.of(subject.direction(1 + number, Step(1.0))).reshape(-1, inputs.count, below)[0, :, 0]
         chosen = xp.where(first > 0, 1.0, 0.0)
