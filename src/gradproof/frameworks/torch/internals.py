@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -130,9 +131,19 @@ def close_levels(wanted: tuple[int, int]) -> None:
     """Close the levels that were opened since there were as many as wanted."""
     duals, layers = wanted
     if dual_level_is_open() and not duals:
-        forward_ad.exit_dual_level()  # type: ignore[no-untyped-call]  # torch's own
+        close_dual_level()
     if _functorch.get_dynamic_layer_stack_depth() > layers:
         _functorch.pop_dynamic_layer_stack_and_undo_to_depth(layers)
+
+
+def close_dual_level() -> None:
+    """Close this thread's level of dual numbers, also where an interrupt has left it open in torch's core alone.
+
+    Torch keeps the level in its core and in Python, one after the other. No other thread may have a level open.
+    """
+    with suppress(RuntimeError):  # none is open in the core
+        torch._C._exit_dual_level(level=0)
+    forward_ad._current_level = -1
 
 
 def stall_stream(cycles: int) -> None:

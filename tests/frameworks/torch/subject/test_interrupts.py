@@ -6,6 +6,7 @@ import random
 import signal
 import time
 import warnings
+from functools import partial
 
 import pytest
 import torch
@@ -76,6 +77,27 @@ def test_a_check_that_is_interrupted_at_any_moment_leaves_everything_as_it_was()
             finally:
                 signal.setitimer(signal.ITIMER_REAL, 0)
             assert state_of(module) == before
+            with forward_ad.dual_level():
+                pass  # raises if one is open
     finally:
         signal.signal(signal.SIGALRM, handler)
     assert interrupted >= INTERRUPTS // 3
+
+
+@pytest.mark.parametrize(
+    ("modes", "left"),
+    [("reverse", torch._C._enter_dual_level), ("forward", partial(torch._C._exit_dual_level, level=0))],
+    ids=["entering", "leaving"],
+)
+def test_an_interrupt_while_torch_counts_its_level_of_dual_numbers_leaves_none_open(modes, left):
+    def interrupted(x):
+        if (modes == "forward") == (forward_ad._current_level >= 0):
+            left()
+            raise Interrupt
+        return x.sin()
+
+    with pytest.raises(Interrupt):
+        check(interrupted, point(3), modes=(modes,))
+
+    assert forward_ad._current_level == -1
+    assert check(torch.sin, point(3), modes=("forward",)).passed

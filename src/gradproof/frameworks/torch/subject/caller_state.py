@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from gradproof.errors import InputError
-from gradproof.frameworks.torch.exclusion import PROCESS, Exclusion
+from gradproof.frameworks.torch.exclusion import DUAL_LEVEL, PROCESS, Exclusion
 from gradproof.frameworks.torch.internals import (
+    close_dual_level,
     close_levels,
     fake_mode_is_on,
     members_of,
@@ -56,7 +57,7 @@ def _with_state_restored(function: Any, inputs: Iterable[Tensor], body: Callable
                 state.restore()
         except BaseException:
             alone.leave_all_within()
-            state.restore()  # again, since an interrupt may have arrived in the midst of it
+            state.restore(interrupted=True)  # again, since an interrupt may have arrived in the midst of it
             raise
 
 
@@ -102,9 +103,9 @@ class CallerState:
         if gradient is not None:
             self._hold(gradient, copied=self._fits(gradient))
 
-    def restore(self) -> None:
+    def restore(self, *, interrupted: bool = False) -> None:
         """Restore everything; nothing is lost if this is interrupted and done again."""
-        self._modes.restore()
+        self._modes.restore(interrupted=interrupted)
         for place, members in self._members:
             if list(place) != list(members) or any(place[name] is not member for name, member in members.items()):
                 place.clear()
@@ -168,9 +169,12 @@ class Modes:
         self._deterministic = torch.get_deterministic_debug_mode()
         self._levels = open_levels()
 
-    def restore(self) -> None:
+    def restore(self, *, interrupted: bool = False) -> None:
         """Restore those that have changed."""
         close_levels(self._levels)
+        if interrupted and not self._levels[0]:
+            with Exclusion([PROCESS, DUAL_LEVEL]):
+                close_dual_level()
         if torch.is_grad_enabled() is not self._grad:
             torch.set_grad_enabled(self._grad)
         if torch.get_default_dtype() is not self._dtype:
