@@ -32,7 +32,7 @@ _torch_gradcheck = importlib.import_module("torch.autograd.gradcheck")
 
 TOLERANT_PROBES = 4  # errors of several entries may cancel to less than the tolerance along one direction
 # An inconclusive check with one of these reasons is decided by torch's own criterion.
-UNCLEAR = frozenset(Reason) - {Reason.NONDETERMINISTIC, Reason.MUTATION, Reason.UNSUPPORTED, Reason.NON_FINITE}
+UNCLEAR = frozenset(Reason) - {Reason.NONDETERMINISTIC, Reason.MUTATION, Reason.UNSUPPORTED}
 PASSED = (
     "The check is inconclusive: {message} It passes all the same, since every entry is within atol and rtol of a "
     "central difference, which is the criterion of torch's gradcheck."

@@ -43,6 +43,15 @@ def test_a_kink_passes_only_where_the_claim_is_the_central_difference(fast_mode)
         assert not gradproof.gradcheck(function, x, fast_mode=fast_mode, raise_exception=False)
 
 
+def test_infinite_inputs_pass_only_where_values_and_claims_are_finite():
+    x = torch.full((2, 3), -torch.inf, dtype=torch.float64, requires_grad=True)
+    with pytest.warns(InconclusiveWarning, match="none could be measured"):
+        assert gradproof.gradcheck(lambda x: torch.ops.aten._safe_softmax.default(x, -1), x)
+
+    for function in (torch.neg, lambda x: x.softmax(-1), rule(torch.exp, lambda g, x: g * torch.nan)):
+        assert not gradproof.gradcheck(function, x, raise_exception=False)
+
+
 def test_tolerances_that_are_given_are_those_of_the_central_difference():
     function, x = at_zero(numbers(1e-4, 1.0))
 
