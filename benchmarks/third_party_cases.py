@@ -50,10 +50,10 @@ def rotation(x: Tensor) -> Tensor:
 
 Row = tuple[str, Callable[[Any], Callable[..., Any]], Callable[[], Inputs]]
 IMAGE: Callable[[], Inputs] = lambda: (drawn(1, 3, 6, 6),)  # noqa: E731  # a row of the table below
-TWO_IMAGES: Callable[[], Inputs] = lambda: (drawn(1, 3, 12, 12), drawn(1, 3, 12, 12))  # noqa: E731
-VECTOR: Callable[[], Inputs] = lambda: (normal(3, 5),)  # noqa: E731
-TWO: Callable[[], Inputs] = lambda: (normal(3, 5), normal(3, 5))  # noqa: E731
-SIGNAL: Callable[[], Inputs] = lambda: (normal(2, 16),)  # noqa: E731
+TWO_IMAGES: Callable[[], Inputs] = lambda: (drawn(1, 3, 12, 12), drawn(1, 3, 12, 12))  # noqa: E731  # a row
+VECTOR: Callable[[], Inputs] = lambda: (normal(3, 5),)  # noqa: E731  # a row
+TWO: Callable[[], Inputs] = lambda: (normal(3, 5), normal(3, 5))  # noqa: E731  # a row
+SIGNAL: Callable[[], Inputs] = lambda: (normal(2, 16),)  # noqa: E731  # a row
 LABELS = torch.tensor([0, 2, 1])
 MASK = (torch.arange(36).reshape(1, 1, 6, 6) % 3 == 0).double()
 

@@ -118,9 +118,9 @@ def _child(path: Path, which: str, folder: Path) -> None:
         sys.path.insert(0, str(path.parent))
         sys.argv = [str(path)]
         spec = importlib.util.spec_from_file_location(path.stem, path)
-        module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
+        module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]  # the file is there
         sys.modules[path.stem] = module
-        spec.loader.exec_module(module)  # type: ignore[union-attr]
+        spec.loader.exec_module(module)  # type: ignore[union-attr]  # the file is there
         with (folder / "seen.jsonl").open("a") as lines:
             for test in _wanted(list(_flat(unittest.defaultTestLoader.loadTestsFromModule(module))), wanted):
                 (folder / "begun").write_text(test.id())

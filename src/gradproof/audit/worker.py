@@ -78,7 +78,7 @@ def _print_to(output: Path) -> None:
     os.dup2(file, 2)
     os.close(file)
     sys.stdout = open(1, "w", closefd=False, errors="backslashreplace")  # noqa: SIM115  # for good
-    sys.stderr = open(2, "w", closefd=False, buffering=1, errors="backslashreplace")  # noqa: SIM115
+    sys.stderr = open(2, "w", closefd=False, buffering=1, errors="backslashreplace")  # noqa: SIM115  # as above
     faulthandler.enable(2)
     faulthandler.register(DUMP, file=2)
 

@@ -100,7 +100,8 @@ def _counts(block: Block) -> tuple[int, int, int, int]:
     """Return how many entries are left out, added, wrong in another way, and right though not zero."""
     wrong, gone, should = block.wrong, block.dropped, abs(block.right) > block.slack
     added = wrong & ~should
-    return tuple(int(each.sum()) for each in (gone, added, wrong & ~gone & ~added, should & ~wrong))  # type: ignore
+    changed, right = wrong & ~gone & ~added, should & ~wrong
+    return int(gone.sum()), int(added.sum()), int(changed.sum()), int(right.sum())
 
 
 def _has_sums(block: Block) -> bool:

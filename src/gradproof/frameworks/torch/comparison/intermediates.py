@@ -36,7 +36,7 @@ class MovedIntermediates(TorchDispatchMode):  # type: ignore[no-untyped-call]  #
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         result = func(*args, **(kwargs or {}))
-        aliases = [each.alias_info for each in func._schema.returns if each.alias_info is not None]  # type: ignore[attr-defined]
+        aliases = [each.alias_info for each in func._schema.returns if each.alias_info is not None]  # type: ignore[attr-defined]  # torch
         if any(not alias.is_write for alias in aliases):
             return result  # a view
         change = self._written if aliases else self._moved
