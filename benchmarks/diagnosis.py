@@ -2,7 +2,7 @@
 
 The first diagnosis of the first finding that has one counts. Controls are wrong in a way that has no name: no diagnosis
 is the right answer. Arguments choose among the sets: gallery, held-out, by-hand, realistic, afterwards, networks,
-transforms, models, assorted.
+transforms, models, assorted, physics, kernels, cells.
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ from benchmarks.realistic import REALISTIC
 from benchmarks.realistic.afterwards import AFTERWARDS
 from benchmarks.realistic.assorted import ASSORTED
 from benchmarks.realistic.bug import Bug
+from benchmarks.realistic.cells import CELLS
+from benchmarks.realistic.kernels import KERNELS
 from benchmarks.realistic.models import MODELS
 from benchmarks.realistic.networks import NETWORKS
+from benchmarks.realistic.physics import PHYSICS
 from benchmarks.realistic.transforms import TRANSFORMS
 from gradproof import Report, check
 from gradproof.gallery import GALLERY
@@ -64,6 +67,9 @@ SETS = {
     "transforms": of_authors(TRANSFORMS),
     "models": of_authors(MODELS),
     "assorted": of_authors(ASSORTED),
+    "physics": of_authors(PHYSICS),
+    "kernels": of_authors(KERNELS),
+    "cells": of_authors(CELLS),
 }
 
 
