@@ -137,18 +137,25 @@ def right(pair: Pair, dtype: torch.dtype, seed: int, row: Row) -> None:
     row.add({"gradproof": not report.passed} | usual(pair, pair.kernel, inputs, incoming))
 
 
-def wrong(pair: Pair, dtype: torch.dtype, seed: int, row: Row) -> None:
-    """Compare a kernel with one wrong entry, in its value or in one of its gradients; skip if no entry can show it."""
-    torch.manual_seed(seed)
-    inputs = pair.inputs(drawing(dtype))
-    incoming = incoming_like(results(pair.kernel, inputs, None)[0], seed)
+@dataclass(frozen=True, slots=True)
+class WrongKernel:
+    """A kernel with one wrong entry, and the path of the tensor that it is in."""
+
+    kernel: Any
+    path: str
+
+
+def with_wrong_entry(
+    pair: Pair, dtype: torch.dtype, seed: int, inputs: Sequence[Tensor], incoming: Tensor
+) -> WrongKernel | None:
+    """Return the kernel with one wrong entry, in its value or in one of its gradients; None if no entry can show it."""
     exact, changes = conditioning(pair, inputs, incoming)
     part = seed % len(exact)
     unit = spacing(exact[part].to(dtype))
     normal = exact[part].abs() > 64 * torch.finfo(dtype).smallest_normal
     places = ((changes[part] <= unit) & normal).reshape(-1).nonzero().reshape(-1)
     if not len(places):
-        return
+        return None
     place = int(places[torch.randint(len(places), ())])
     varied = [number for number, each in enumerate(inputs) if each.requires_grad]
 
@@ -158,10 +165,20 @@ def wrong(pair: Pair, dtype: torch.dtype, seed: int, row: Row) -> None:
         moving = varied[part - 1]
         return pair.kernel(*(Nudged.apply(x, place) if k == moving else x for k, x in enumerate(given)))
 
-    report = gradproof.compare(kernel, pair.reference, inputs, seed=seed)
-    path = "output" if part == 0 else f"inputs[{varied[part - 1]}]"
-    found = any(finding.argument == path for finding in report.findings)
-    row.add({"gradproof": found} | usual(pair, kernel, inputs, incoming))
+    return WrongKernel(kernel, "output" if part == 0 else f"inputs[{varied[part - 1]}]")
+
+
+def wrong(pair: Pair, dtype: torch.dtype, seed: int, row: Row) -> None:
+    """Compare a kernel with one wrong entry; skip if no entry can show it."""
+    torch.manual_seed(seed)
+    inputs = pair.inputs(drawing(dtype))
+    incoming = incoming_like(results(pair.kernel, inputs, None)[0], seed)
+    planted = with_wrong_entry(pair, dtype, seed, inputs, incoming)
+    if planted is None:
+        return
+    report = gradproof.compare(planted.kernel, pair.reference, inputs, seed=seed)
+    found = any(finding.argument == planted.path for finding in report.findings)
+    row.add({"gradproof": found} | usual(pair, planted.kernel, inputs, incoming))
 
 
 def main(draws: int, planted: int, first: int = 0) -> int:

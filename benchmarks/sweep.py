@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
 OPERATORS = ("alarms64", "alarms32", "full", "forward", "order2", "odd", "planted", "planted_full", "planted32")
 FUNCTIONS = ("casts", "rough", "kinks")
-TABLES = OPERATORS + FUNCTIONS
+OTHERS = ("compared", "large", "extreme")
+TABLES = OPERATORS + FUNCTIONS + OTHERS
 LIMIT = 30.0  # seconds for a case
 PATIENCE = 15.0  # seconds after which a process that does not heed the limit is ended
 GRACE = 5.0  # seconds for a case that is under way when the time for all is up
@@ -73,12 +74,13 @@ def prepare() -> None:
 
 def listed(tables: Sequence[str]) -> list[Case]:
     """All cases of some tables, in an order in which neither the tables nor the cases that exist play a part."""
-    from benchmarks import sweep_cases, sweep_functions
+    from benchmarks import sweep_cases, sweep_functions, sweep_others
 
+    modules = {OPERATORS: sweep_cases, FUNCTIONS: sweep_functions, OTHERS: sweep_others}
     cases: dict[tuple[str, str], Case] = {}
     with unwatched():
-        for table in tables:
-            for case in getattr(sweep_cases if table in OPERATORS else sweep_functions, table)():
+        for module, table in ((modules[kind], table) for table in tables for kind in modules if table in kind):
+            for case in getattr(module, table)():
                 if (case.table, case.name) in cases:
                     raise ValueError(f"two cases of {case.table} have the name {case.name!r}")
                 cases[case.table, case.name] = case
@@ -138,9 +140,10 @@ def checked(case: Case, subject: Any) -> Any:
 
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(SEED)
-        return gradproof.check(
-            subject.function, subject.inputs, contracts=(), seed=case.seed, progress=False, **case.options
-        )
+        options = {"contracts": (), "seed": case.seed, **case.options}
+        if "reference" in options:
+            return gradproof.compare(subject.function, inputs=subject.inputs, **options)
+        return gradproof.check(subject.function, subject.inputs, progress=False, **options)
 
 
 def said_in(report: Any) -> dict[str, Any]:
