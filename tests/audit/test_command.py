@@ -41,6 +41,10 @@ def test_a_source_is_swept_and_counted(audit, tmp_path):
         assert journal.has("crash")
 
 
+def test_the_cases_of_a_selection_are_counted(audit):
+    assert audit("count", f"{CASES}:four", "--tag", "op=sin") == "2 cases\n"
+
+
 def test_options_may_come_first_and_select(audit):
     said = audit("--journal", "a.db", "--tag", "op=sin", "--only", "r*", f"{CASES}:four")
 
@@ -59,6 +63,9 @@ def test_options_may_come_first_and_select(audit):
         (("torch-ops", "--journal", "a.db", "--memory", "much"), "is not a size"),
         (("torch-ops", "--journal", "a.db", "--dask", "local", "--ray", "local"), "runs on one cluster"),
         (("torch-ops", "--journal", "a.db", "--timeout", "nan"), "pass a number above 0"),
+        (("torch-ops", "--journal", "a.db", "--devices", "0,0"), "names no devices, or one twice"),
+        (("torch-ops", "--journal", "a.db", "--devices", "0", "--ray", "local"), "a cluster assigns its devices"),
+        (("torch-ops", "--journal", "a.db", "--devices", "0,1", "--workers", "3"), "Leave out --workers, or pass 2"),
         (("torch-ops",), "Missing parameter: file"),
         (("torch-ops", "--journal", "absent/folder/a.db"), "cannot be written"),
     ],

@@ -98,6 +98,31 @@ def _ends(process: int) -> bool:
     return False
 
 
+def test_each_device_has_one_process_which_sees_no_other():
+    made = LocalProcesses(devices=("3", "5"))
+    try:
+        found = outcome(made, *(case(audit_cases.on_its_device, number == 2, name=str(number)) for number in range(7)))
+    finally:
+        made.close()
+
+    assert made.capacity == 4
+    assert found.pop("2").outcome is Outcome.CRASH
+    assert {result.message for result in found.values()} == {"3", "5"}
+
+
+def test_nothing_that_a_process_writes_is_left_in_the_file_system(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    made = LocalProcesses(limits=LIMITS)
+    try:
+        found = outcome(made, case(audit_cases.raising))
+        left = list(tmp_path.iterdir())
+    finally:
+        made.close()
+
+    assert "what it printed" in found["raising"].output
+    assert left == []
+
+
 @pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan, math.inf, 1e300])
 def test_a_time_limit_that_makes_no_sense_is_refused(seconds):
     with pytest.raises(InputError, match="pass a number above 0"):

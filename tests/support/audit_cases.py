@@ -98,6 +98,14 @@ def with_a_child(file: str) -> Any:
     hang()
 
 
+def on_its_device(crashes: bool = False) -> Any:
+    """Say which device the process sees, after a while in which others are busy with theirs."""
+    time.sleep(0.2)
+    if crashes:
+        os.abort()
+    raise Skip(os.environ.get("CUDA_VISIBLE_DEVICES", "all"))
+
+
 def killed() -> Any:
     os.kill(os.getpid(), signal.SIGKILL)
 

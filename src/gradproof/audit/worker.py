@@ -14,6 +14,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from gradproof.audit.case import Outcome, Result
+from gradproof.audit.printed import Output
 from gradproof.audit.running import run_case
 from gradproof.errors import InputError
 
@@ -37,8 +38,10 @@ class Limits:
             raise InputError(f"A limit of {self.seconds:g} seconds: pass a number above 0 and at most {LONGEST:,.0f}.")
 
 
-def serve(pipe: Connection, output: Path, limits: Limits, threads: int) -> None:
+def serve(pipe: Connection, output: Output, limits: Limits, threads: int, device: str) -> None:
     """Receive a case, run it, send its result, and so on until the pipe is closed."""
+    if device:
+        os.environ["CUDA_VISIBLE_DEVICES"] = device  # in time: nothing has asked for the devices yet
     os.setpgrp()  # the processes that a case starts end with this one
     _print_to(output)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver ends its workers
@@ -51,6 +54,7 @@ def serve(pipe: Connection, output: Path, limits: Limits, threads: int) -> None:
         except (EOFError, OSError):
             return
         os.ftruncate(1, 0)
+        os.lseek(1, 0, os.SEEK_SET)
         signal.setitimer(signal.ITIMER_REAL, limits.seconds + GRACE)
         with limited(limits.memory):
             result = _result(pickled)
@@ -71,12 +75,11 @@ def _result(pickled: bytes) -> Result:
         return Result(name=name, outcome=Outcome.ERROR, reason="unpicklable", message=words)
 
 
-def _print_to(output: Path) -> None:
+def _print_to(output: Output) -> None:
     """Send standard output and error to a file, which outlives this process."""
-    file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.dup2(file, 1)
-    os.dup2(file, 2)
-    os.close(file)
+    os.dup2(output.fileno(), 1)
+    os.dup2(output.fileno(), 2)
+    output.close()
     sys.stdout = open(1, "w", closefd=False, errors="backslashreplace")  # noqa: SIM115  # for good
     sys.stderr = open(2, "w", closefd=False, buffering=1, errors="backslashreplace")  # noqa: SIM115  # as above
     faulthandler.enable(2)

@@ -6,7 +6,7 @@ import pickle
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gradproof.cli.audit_options import devices, selecting, size
 from gradproof.cli.delivery import to_file, write
 from gradproof.cli.exit_codes import ExitCode, of_verdicts
 from gradproof.cli.group import Failed, Misuse
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from gradproof.audit.executors import Executor
 
 LOCAL = "local"  # a cluster of its own on this machine
-UNITS = {"K": 10, "M": 20, "G": 30, "T": 40}  # binary exponents
 WRONG_FIRST = ("fail", "crash", "memory", "timeout", "error", "inconclusive", "skipped", "pass")
 
 
@@ -58,34 +58,6 @@ class WithDefault(click.Group):
         return super().parse_args(ctx, args)
 
 
-def size(text: str) -> int:
-    """Return a number of bytes.
-
-    >>> size("4G") == size("4GiB") == 4 * 2**30
-    True
-    """
-    number = text.upper().removesuffix("B").removesuffix("I")
-    try:
-        found = int(float(number.rstrip("KMGT")) * 2 ** UNITS.get(number[-1], 0))
-    except (ValueError, OverflowError):
-        found = 0
-    if found <= 0:
-        raise click.BadParameter(f"{text!r} is not a size: write a number with K, M, G or T, such as 4G.")
-    return found
-
-
-def shard(text: str) -> tuple[int, int]:
-    """Return the number of a part and how many there are.
-
-    >>> shard("3/16")
-    (3, 16)
-    """
-    number, _, count = text.partition("/")
-    if not (number.isdecimal() and count.isdecimal()):
-        raise click.BadParameter(f"{text!r} is not a shard: write its number and how many there are, such as 3/16.")
-    return int(number), int(count)
-
-
 @click.group(cls=WithDefault, subcommand_metavar="[run] SOURCE | COMMAND [ARGS]...")
 def audit() -> None:
     """Run thousands of checks in worker processes, and keep the results in a journal.
@@ -106,11 +78,8 @@ def audit() -> None:
 @click.option("--lifetime", type=click.IntRange(min=1), default=200, show_default=True, help="Cases of a process.")
 @click.option("--dask", metavar="ADDRESS", help="Run on a Dask cluster: tcp://HOST:PORT of its scheduler, or local.")
 @click.option("--ray", metavar="ADDRESS", help="Run on a Ray cluster: HOST:PORT, auto, or local.")
-@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only cases with this tag, such as dtype=float64.")
-@click.option("--only", "globs", multiple=True, metavar="GLOB", help="Only cases whose name fits, such as 'conv*'.")
-@click.option("--sample", type=float, default=1.0, metavar="FRACTION", help="A random part of the cases, such as 0.05.")
-@click.option("--seed", type=int, default=0, show_default=True, help="The seed of the sample.")
-@click.option("--shard", type=shard, default="1/1", metavar="I/N", help="One part of the cases, such as 3/16.")
+@click.option("--devices", "gpus", type=devices, metavar="LIST", help="GPUs, one process for each: all, or 0,1.")
+@selecting
 def run(
     source: str,
     file: str,
@@ -121,6 +90,7 @@ def run(
     lifetime: int,
     dask: str | None,
     ray: str | None,
+    gpus: tuple[str, ...] | None,
     **chosen: Any,
 ) -> ExitCode:
     """Run the cases of SOURCE that the journal has no result of.
@@ -130,21 +100,35 @@ def run(
     """
     from gradproof.audit import Journal, Selection, sweep
     from gradproof.audit.worker import Limits
-    from gradproof.cli.audit_progress import Progress
+    from gradproof.cli.audit_progress import Counting, Progress
 
+    if gpus and workers not in (1, len(gpus)):
+        raise Misuse(f"Leave out --workers, or pass {len(gpus)}: --devices makes one process for each device.")
     selection = Selection(**chosen)
     cases, limits = _cases(source), Limits(seconds=timeout, memory=memory)
     with Journal.to_write(file, source=source, resume=resume) as journal:
-        executor = _executor(dask, ray)(workers=workers, limits=limits, lifetime=lifetime)
-        with _terminated_as_interrupted(), Progress(executor) as progress:
+        executor = _executor(dask, ray, gpus)(workers=workers, limits=limits, lifetime=lifetime)
+        with _terminated_as_interrupted(), Progress(executor, Counting(source, selection)) as progress:
             try:
-                sweep(selection.of(cases()), journal, executor, watch=progress.show)
+                sweep(progress.counted(selection.of(cases())), journal, executor, watch=progress.show)
             except KeyboardInterrupt:
                 progress.note(f"What has ended is in {file}. Go on with the same command and --resume.")
                 raise
             finally:
                 executor.close()
         return _concluded(journal.counts())
+
+
+@audit.command()
+@click.argument("source")
+@selecting
+def count(source: str, **chosen: Any) -> ExitCode:
+    """Print how many cases of SOURCE would be run."""
+    from gradproof.audit import Selection
+
+    total = sum(1 for _ in Selection(**chosen).of(_cases(source)()))
+    say(f"{total:,} cases")
+    return ExitCode.PASS
 
 
 @audit.command()
@@ -257,10 +241,12 @@ def code_of(outcomes: Iterable[str]) -> ExitCode:
     return ExitCode.INCONCLUSIVE if found & UNDECIDED else ExitCode.PASS
 
 
-def _executor(dask: str | None, ray: str | None) -> Callable[..., Executor]:
+def _executor(dask: str | None, ray: str | None, gpus: Sequence[str] | None) -> Callable[..., Executor]:
     """Return a factory of the chosen executor: local processes, unless a cluster is named."""
     if dask and ray:
         raise Misuse("Pass --dask or --ray: an audit runs on one cluster.")
+    if gpus and (dask or ray):
+        raise Misuse("Pass --devices for processes of this machine: a cluster assigns its devices itself.")
     if dask:
         from gradproof.audit.executors.dask import DaskCluster
 
@@ -271,7 +257,7 @@ def _executor(dask: str | None, ray: str | None) -> Callable[..., Executor]:
         return partial(RayCluster, "" if ray == LOCAL else ray)
     from gradproof.audit.executors.processes import LocalProcesses
 
-    return LocalProcesses
+    return partial(LocalProcesses, devices=gpus or ())
 
 
 def _cases(source: str) -> Callable[[], Iterable[Case]]:

@@ -8,17 +8,17 @@ import os
 import pickle
 import signal
 import socket
-import tempfile
 import time
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 from typing import NamedTuple
 
 from gradproof.audit import worker
 from gradproof.audit.case import Outcome, Result
+from gradproof.audit.printed import Output
 from gradproof.audit.worker import Limits
 
 PRELOADED = ("torch", "torch.func", "gradproof.audit.worker", "gradproof.frameworks.torch.examination.examination")
@@ -43,7 +43,8 @@ class _Worker:
 
     process: BaseProcess
     pipe: Connection
-    output: Path
+    output: Output
+    device: str
     task: _Task | None = None
     since: float = 0.0
     cases: int = 0
@@ -57,30 +58,35 @@ class _Worker:
         self.process.kill()
 
     def printed(self) -> str:
-        with contextlib.suppress(OSError), self.output.open("rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - PRINTED))
-            return file.read().decode(errors="backslashreplace")
-        return ""
+        return self.output.end(PRINTED).decode(errors="backslashreplace")
 
 
 class LocalProcesses:
     """Processes that are forked from a server which has torch loaded, so that a fresh one takes milliseconds.
 
     A process is replaced after `lifetime` cases. A case that ends a process in which others ran before runs once more,
-    in a fresh one, so that no case is blamed for what another left behind.
+    in a fresh one, so that no case is blamed for what another left behind. With `devices`, which are numbers or names
+    as CUDA_VISIBLE_DEVICES takes them, there is one process for each, which sees no other.
     """
 
-    def __init__(self, *, workers: int = 1, limits: Limits | None = None, lifetime: int = 200) -> None:
+    def __init__(
+        self,
+        *,
+        workers: int = 1,
+        limits: Limits | None = None,
+        lifetime: int = 200,
+        devices: Sequence[str] = (),
+    ) -> None:
+        workers = len(devices) or workers
         self._limits = limits or Limits()
         self._lifetime = lifetime
         self._threads = max(1, (os.cpu_count() or 1) // workers)
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(list(PRELOADED))
-        self._folder = tempfile.TemporaryDirectory(prefix="gradproof-audit-", ignore_cleanup_errors=True)
-        self._count = 0
         self._waiting: deque[_Task] = deque()
         self._workers: list[_Worker] = []
         self._size = workers
+        self._devices = tuple(devices) or ("",) * workers
 
     @property
     def capacity(self) -> int:
@@ -114,8 +120,8 @@ class LocalProcesses:
         for each in self._workers:
             each.process.join()
             each.pipe.close()
+            each.output.close()
         self._workers.clear()
-        self._folder.cleanup()
 
     def _assign(self) -> None:
         """Give waiting cases to free processes."""
@@ -134,23 +140,26 @@ class LocalProcesses:
                 self._end(free)
 
     def _started(self) -> _Worker:
-        self._count += 1
         ours, theirs = self._context.Pipe()
-        output = Path(self._folder.name) / str(self._count)
-        arguments = (theirs, output, self._limits, self._threads)
+        output, device = Output(), self._free_device()
+        arguments = (theirs, output, self._limits, self._threads, device)
         process = self._context.Process(target=worker.serve, args=arguments, daemon=True)
         process.start()
         theirs.close()
-        started = _Worker(process=process, pipe=ours, output=output)
+        started = _Worker(process=process, pipe=ours, output=output, device=device)
         self._workers.append(started)
         return started
+
+    def _free_device(self) -> str:
+        held = Counter(each.device for each in self._workers)
+        return next(device for device in self._devices if held[device] < self._devices.count(device))
 
     def _end(self, ended: _Worker) -> int:
         """Kill a process, and return the code with which it ended."""
         ended.kill()
         ended.process.join()
         ended.pipe.close()
-        ended.output.unlink(missing_ok=True)
+        ended.output.close()
         self._workers.remove(ended)
         return ended.process.exitcode or 0
 
