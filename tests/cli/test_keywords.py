@@ -47,3 +47,11 @@ def test_a_comparison_takes_names_too(gradproof):
 def test_what_a_check_may_cost_and_has_to_show_is_chosen(gradproof, option, reason):
     result = gradproof("check", "torch:sin", "randn(3)", option)
     assert (result.exit_code, f"why         {reason}" in result.output) == (3, True)
+
+
+@pytest.mark.parametrize(("options", "explained"), [((), True), (("--explain",), True), (("--no-explain",), False)])
+def test_a_wrong_gradient_is_explained_unless_no_explanation_is_wanted(gradproof, options, explained):
+    result = gradproof("check", "mine:Half.apply", "randn(3)", *options, "--json", "-")
+    (finding,) = json.loads(result.stdout)["findings"]
+    assert (result.exit_code, bool(finding["entries"])) == (1, True)
+    assert (bool(finding["diagnoses"]), bool(finding["culprits"])) == (explained, explained)

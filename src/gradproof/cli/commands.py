@@ -72,6 +72,7 @@ main.add_command(audit)
 @click.option("--probes", type=int, default=1, show_default=True, help="The number of random directions.")
 @click.option("--min-resolution", type=float, help="Call a pass inconclusive that would not catch this relative error.")
 @click.option("--budget", type=float, metavar="SECONDS", help="After so many seconds, say what is known by then.")
+@click.option("--explain/--no-explain", default=True, help="Say what a mistake looks like, and what is to blame.")
 @click.option("--seed", type=int, help="The seed of inputs and directions; a report states its own.")
 @click.option("--progress/--no-progress", default=None, help="A progress bar; by default on a terminal.")
 @json_option
