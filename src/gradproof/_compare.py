@@ -82,8 +82,8 @@ def compare(
         pair = Pair(func, reference, inputs, wrt)
         judgement = Comparing(pair, seed).judgement(draws)
         if contracts and pair.varied:
-            with TorchSubject.of(func, inputs, wrt, state=state) as subject:
-                judgement = with_contracts(judgement, subject, "reverse", options, seed)
+            subject = TorchSubject.of(func, inputs, wrt, state=state)
+            judgement = with_contracts(judgement, subject, "reverse", options, seed)
         return pair, judgement
 
     with reporting_exhausted_memory(), differentiating():

@@ -60,12 +60,10 @@ def examine(
     semantics = Semantics(masked=options.masked, complete=options.coverage == "full", seed=seed)
 
     def judged(state: CallerState) -> tuple[TorchSubject, Examination, Judgement]:
-        with (
-            TorchSubject.of(func, inputs, wrt, semantics, state) as subject,
-            Bar(subject.name, wanted=options.progress) as bar,
-        ):
+        subject = TorchSubject.of(func, inputs, wrt, semantics, state)
+        with Bar(subject.name, wanted=options.progress) as bar:
             budget = Budget(options.budget, began=began)
-            subject.tally.before_each = _each(bar.pulse, budget.check)
+            subject.tally.before_each = bar.pulse if options.budget is None else _each(bar.pulse, budget.check)
             examination = Examination(subject, options, seed, incoming=incoming, progress=bar, budget=budget)
             return subject, examination, examination.judgement()
 

@@ -244,11 +244,11 @@ def _passes_by_differences(func: Callable[..., Any], inputs: Any, options: Optio
     semantics = Semantics(masked=options.masked, complete=options.coverage == "full", seed=options.seed or 0)
 
     def answered(state: CallerState) -> bool:
-        with TorchSubject.of(func, inputs, None, semantics, state) as subject:
-            if options.order == 1:
-                return all(within_tolerance(subject, mode, tolerance) for mode in options.modes or ())
-            gradient = derivative(subject, "reverse", incoming or Incoming())
-            return all(within_tolerance(gradient, outer, tolerance) for outer, _ in options.nestings or ())
+        subject = TorchSubject.of(func, inputs, None, semantics, state)
+        if options.order == 1:
+            return all(within_tolerance(subject, mode, tolerance) for mode in options.modes or ())
+        gradient = derivative(subject, "reverse", incoming or Incoming())
+        return all(within_tolerance(gradient, outer, tolerance) for outer, _ in options.nestings or ())
 
     with reporting_exhausted_memory(), differentiating():
         return with_state_restored(func, tensors_in(inputs), answered)

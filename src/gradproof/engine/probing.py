@@ -81,8 +81,9 @@ def _probes_on(ladder: Ladder, step: float, seed: int, options: Probing, *, conf
                 return [probe]
             if not (_clear(probe) and refined.agrees):
                 return _doubted(refined, cotangent, step, options)
-            kept = None if vast else refined.cotangent
-            probes.append(replace(refined, claimed=None, cotangent=kept))
+            if subject.inputs.size >= LARGE or vast:  # vectors are large
+                refined = replace(refined, claimed=None, cotangent=None if vast else refined.cotangent)
+            probes.append(refined)
     return probes
 
 

@@ -26,6 +26,8 @@ class Exclusion:
     behind, it ends with its object, or with the exclusion that it was entered in.
     """
 
+    __slots__ = ("__weakref__", "_number", "_objects", "_over", "_taken", "_thread")
+
     def __init__(self, objects: Iterable[Any]) -> None:
         self._objects = {id(each): each for each in objects}  # held, so that no id is given away
         self._thread, self._number = threading.get_ident(), next(_numbers)

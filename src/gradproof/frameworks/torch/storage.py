@@ -124,7 +124,7 @@ def same_numbers(before: Tensor, after: Tensor) -> bool:
 def same_in_each(before: Sequence[Tensor], after: Sequence[Tensor]) -> list[bool]:
     """Return for each pair of tensors whether they have the same numbers; a device is waited for once."""
     pairs = list(zip(before, after, strict=True))
-    held = [pair for pair in pairs if is_strided(pair[0]) and not pieces.is_on_cpu(pair[0]) and _are_comparable(*pair)]
+    held = [pair for pair in pairs if not pieces.is_on_cpu(pair[0]) and is_strided(pair[0]) and _are_comparable(*pair)]
     if len(held) < 2:
         return [same_numbers(*pair) for pair in pairs]
     device = held[0][0].device

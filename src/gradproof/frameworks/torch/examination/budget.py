@@ -43,6 +43,8 @@ class Budget:
 
     def concluded(self, found: Judgement) -> Judgement:
         """Return a judgement that says what the budget left out: a pass of a part is inconclusive, a failure stands."""
+        if not self._unchecked and not self._unexplained:
+            return found
         notes = found.notes
         if self._unexplained or (self._unchecked and found.verdict is not Verdict.PASS):
             left = ", ".join(dict.fromkeys([*self._unchecked, *self._unexplained]))

@@ -58,6 +58,8 @@ def with_contracts(
 
 def _chosen(subject: TorchSubject, mode: str, options: Options) -> list[Contract]:
     """Return the contracts of this mode that were asked for, or those that are tested by default."""
+    if options.contracts is not None and not options.contracts:
+        return []
     asked = [each for each in CONTRACTS.values() if each.mode == mode and options.asks_for(each.name)]
     return asked if options.contracts is not None else [each for each in asked if each.is_usual(subject)]
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from itertools import takewhile
-from types import FunctionType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType, NoneType
 from typing import Any
 
 from torch import nn
 from torch.autograd import Function
 
 from gradproof.frameworks.torch.internals import argument_names_of_operator
+
+STATIC = (type, ModuleType, NoneType)  # what holds a builtin function that is no method of an object
 
 
 def name_of(function: Callable[..., Any]) -> str:
@@ -44,16 +46,35 @@ def argument_names(function: Callable[..., Any]) -> list[str]:
     if isinstance(function, partial):
         names = argument_names(function.func)[len(function.args) :]
         return list(takewhile(lambda name: name not in function.keywords, names))
-    if isinstance(function, FunctionType) and not function.__dict__ and function.__code__.co_argcount:
-        return list(function.__code__.co_varnames[: function.__code__.co_argcount])  # a tenth of a signature's time
+    if isinstance(function, BuiltinFunctionType) and isinstance(function.__self__, STATIC):
+        return list(_names_of_builtin(function))
+    return _names_of(function)
+
+
+@cache
+def _names_of_builtin(function: BuiltinFunctionType) -> tuple[str, ...]:
+    """Return the same for a function that nobody changes."""
+    return tuple(_names_of(function))
+
+
+def _names_of(function: Callable[..., Any]) -> list[str]:
     try:
-        parameters = list(inspect.signature(_described(function)).parameters.values())
+        named = _positional(_described(function))
     except (TypeError, ValueError, AttributeError):  # of a builtin, which has a schema if it is an operator
         return argument_names_of_operator(function)
     if _is_apply(function) and not _has_setup_context(function):
-        parameters = parameters[1:]  # without ctx
-    named = [each.name for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+        named = named[1:]  # without ctx
     return named or argument_names_of_operator(function)
+
+
+def _positional(function: Any) -> list[str]:
+    """Return the names of the positional parameters of a function or a bound method."""
+    plain = function.__func__ if isinstance(function, MethodType) else function
+    if isinstance(plain, FunctionType) and not plain.__dict__ and plain.__code__.co_argcount:
+        names = plain.__code__.co_varnames[: plain.__code__.co_argcount]  # a tenth of a signature's time
+        return list(names if plain is function else names[1:])
+    parameters = inspect.signature(function).parameters.values()
+    return [each.name for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
 
 
 def _described(function: Any) -> Any:

@@ -77,7 +77,9 @@ class Call:
 
     def invoke(self, tensors: Sequence[Tensor]) -> Any:
         """Call the function with these tensors in the slots."""
-        supply = iter([tensor.clone() if k in self.freed else tensor for k, tensor in enumerate(tensors)])
+        if self.freed:
+            tensors = [tensor.clone() if k in self.freed else tensor for k, tensor in enumerate(tensors)]
+        supply = iter(tensors)
         spread: Any
         if self._flat:
             spread = [next(supply) if isinstance(leaf, Tensor) else leaf for leaf in self._spread]

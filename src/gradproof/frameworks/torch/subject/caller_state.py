@@ -6,7 +6,7 @@ buffers and the `.grad` of modules within reach, captured tensors, random genera
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -115,12 +115,8 @@ class CallerState:
             set_version(tensor, version)
         for held in self._tensors:
             held.restore_flag()
-        copied = [(held.tensor, held.numbers) for held in self._tensors if held.numbers is not None]
-        same = same_in_each([numbers for _, numbers in copied], [tensor.detach() for tensor, _ in copied])
-        with torch.no_grad():
-            for (tensor, numbers), equal in zip(copied, same, strict=True):
-                if not equal:
-                    tensor.copy_(numbers)
+        if copied := [(held.tensor, held.numbers) for held in self._tensors if held.numbers is not None]:
+            _write_back(copied)
         for leaf, gradient in self._gradients:
             if leaf.is_leaf and leaf.grad is not gradient:
                 leaf.grad = gradient
@@ -157,6 +153,15 @@ class _Held:
         """Restore whether the tensor requires grad."""
         if self.tensor.is_leaf and self.tensor.requires_grad is not self._required:
             self.tensor.requires_grad_(self._required)
+
+
+def _write_back(copied: Sequence[tuple[Tensor, Tensor]]) -> None:
+    """Write copied numbers to the tensors that have others now."""
+    same = same_in_each([numbers for _, numbers in copied], [tensor.detach() for tensor, _ in copied])
+    with torch.no_grad():
+        for (tensor, numbers), equal in zip(copied, same, strict=True):
+            if not equal:
+                tensor.copy_(numbers)
 
 
 class Modes:

@@ -61,8 +61,10 @@ class PerturbedCalls:
 
     def fits(self, results: Sequence[Tensor]) -> bool:
         """Return True if results have the shapes, layouts and dtypes of those at the point."""
-        fits = self._subject.outputs.fits(results)
-        return fits and all(one.dtype == own.dtype for one, own in zip(results, self._subject.results, strict=True))
+        subject = self._subject
+        return subject.outputs.fits(results) and [one.dtype for one in results] == [
+            one.dtype for one in subject.results
+        ]
 
     def need_a_graph(self) -> bool:
         """Return True if calls have other values without a graph than with one; all have one from now on.

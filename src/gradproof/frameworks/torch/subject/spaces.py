@@ -104,8 +104,9 @@ class Space:
 
     def fits(self, tensors: Sequence[Tensor]) -> bool:
         """Return True if these tensors have the shapes and layouts of this space."""
-        fitting = [part.chart.fits(tensor) for part, tensor in zip(self.parts, tensors, strict=False)]
-        return len(fitting) == len(tensors) == len(self.parts) and all(fitting)
+        if len(tensors) != len(self.parts):
+            return False
+        return False not in [part.chart.fits(tensor) for part, tensor in zip(self.parts, tensors, strict=True)]
 
     def coordinates(self, tensors: Sequence[Tensor | None]) -> Tensor:
         """Return all coordinates as one vector, zeros for None; a single tensor of real doubles shares its memory."""

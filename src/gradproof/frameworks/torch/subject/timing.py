@@ -35,7 +35,8 @@ class Timed:
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         self._tally.inside += time.perf_counter() - self._began
-        stop_if_memory_ran_out(error)
+        if error is not None:
+            stop_if_memory_ran_out(error)
 
 
 class Drawing(Timed):

@@ -130,7 +130,6 @@ class TorchSubject:
         self.detached = not connected
         self.caller.paths = [path for path, _ in connected or tensors]
         self.results = [tensor for _, tensor in connected or tensors]
-        self.lone = lone_function(self.results)
         self.outputs, self.centre, remarks = observed_space(self)
         self._notes += remarks
         if self.outputs.size < LARGE_TENSOR or custom_functions(self.results):
@@ -173,7 +172,7 @@ class TorchSubject:
     def name(self) -> str:
         """The name of the function; where a lambda does nothing but call an autograd Function, that of the Function."""
         name = self.call.name
-        return self.lone.__name__ if self.lone and name.endswith("<lambda>") else name
+        return self.lone.__name__ if name.endswith("<lambda>") and self.lone else name
 
     @property
     def point(self) -> Tensor:
@@ -189,6 +188,11 @@ class TorchSubject:
     def mutated(self) -> list[str]:
         """The varied inputs that the function writes to."""
         return [self.slots[number].path for number in self.varied if self.caller.written[number]]
+
+    @functools.cached_property
+    def lone(self) -> type[torch.autograd.Function] | None:
+        """The one autograd Function behind the results, if there is no other operation."""
+        return lone_function(self.results)
 
     @functools.cached_property
     def storages(self) -> set[int]:
