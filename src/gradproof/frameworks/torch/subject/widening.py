@@ -9,7 +9,7 @@ import torch
 from gradproof.engine.estimators.rounding import precision_shown
 from gradproof.engine.estimators.steps import first_step
 from gradproof.engine.subject import Step
-from gradproof.engine.thresholds import SAMPLE
+from gradproof.engine.thresholds import MANY, ROUNDINGS, SAMPLE, TINY
 from gradproof.errors import MemoryExhaustedError
 from gradproof.frameworks.torch.subject.error_messages import describe
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
@@ -50,13 +50,31 @@ def widened(subject: TorchSubject) -> TorchSubject | None:
 def _has_values_of(wide: TorchSubject, subject: TorchSubject) -> bool:
     """Return True if the finite values of a function are those in double precision but for rounding."""
     size = wide.centre.abs()
-    scale = wide.scale.value or float(torch.where(size.isfinite(), size, 0.0).max())
-    allowed = size.add_(scale).mul_(WIDENING_ROUNDINGS * subject.numbers.precision)
-    difference = wide.centre.sub(subject.centre).abs_()
-    same = difference <= allowed
+    scale = wide.scale.value or float(torch.where(size.isfinite(), size, 0.0).max()) or TINY
+    rounding = size.add_(scale).mul_(subject.numbers.precision)
+    apart = wide.centre.sub(subject.centre).abs_().div_(rounding)
     if not subject.scale.finite:
-        same |= ~subject.centre.isfinite()
-    return bool(same.all())
+        apart = torch.where(subject.centre.isfinite(), apart, 0.0)
+    most = float(apart.max())
+    if not most <= WIDENING_ROUNDINGS:
+        return False
+    if most > ROUNDINGS and _takes_another_way(wide, apart, rounding, subject.numbers.precision):
+        subject.remark(OWN_PRECISION.format(why="single values are others there"))
+        return False
+    return True
+
+
+def _takes_another_way(wide: TorchSubject, apart: torch.Tensor, rounding: torch.Tensor, precision: float) -> bool:
+    """Return True if some values differ by many roundings, though most by none and conditioning explains none.
+
+    Such values come through another window, index or branch, which the function chooses by a rounded number. Where it
+    is ill-conditioned, its values move about as much when the point moves by a rounding.
+    """
+    if 2 * int((apart > 1).sum()) > len(apart):
+        return False
+    steps = [wide.direction(seed, Step(precision)) for seed in range(2)]
+    moved = torch.maximum(*(wide.evaluate(step, 1.0).sub(wide.centre).abs_() for step in steps))
+    return bool(((apart > ROUNDINGS) & ~(apart * rounding <= MANY * moved)).any())
 
 
 def _computes_in_double(wide: TorchSubject) -> bool:
