@@ -220,7 +220,7 @@ class Case:
 def cases(arguments: argparse.Namespace) -> Iterator[Case]:
     """All cases that were asked for."""
     for kind in arguments.kinds:
-        for name in FUNCTIONS:
+        for name in arguments.functions:
             for dtype in arguments.dtypes:
                 if kind.startswith("refuses") and dtype == torch.float64:
                     continue
@@ -249,6 +249,7 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=8)
     parser.add_argument("--columns", type=int, default=24)
     parser.add_argument("--kinds", type=lambda text: text.split(","), default=list(KINDS))
+    parser.add_argument("--functions", type=lambda text: text.split(","), default=list(FUNCTIONS))
     parser.add_argument("--bugs", type=lambda text: text.split(","), default=[RIGHT, *BUGS])
     parser.add_argument(
         "--dtypes", type=lambda text: [getattr(torch, each) for each in text.split(",")], default=DTYPES

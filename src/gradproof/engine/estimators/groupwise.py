@@ -50,6 +50,11 @@ class Residuals:
             yield self.groups.inputs.spread(self.like, alone)
 
     @property
+    def outside(self) -> Array:
+        """One for the coordinates of all groups outside their bars."""
+        return self.groups.inputs.spread(self.like, 1.0 * (self.excess > 1))
+
+    @property
     def error_needed(self) -> float:
         """The error in one entry that would have been clearly outside in any group."""
         return float(least_error(MARGIN * self.bar, abs(self.residual), self.shortest).max())

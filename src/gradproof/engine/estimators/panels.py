@@ -146,7 +146,7 @@ def values_along(
 ) -> SegmentValues | None:
     """Evaluate the function along a random segment of this half-width; None where it is undefined."""
     subject = question.subject
-    chord = Chord.drawn(question, seed, width).aligned(alignment)
+    chord = Chord.drawn(question, seed, width).aligned(alignment, question.moving)
     cotangent, ends = chord.cotangent, tuple(map(chord.value, PANEL_ENDS))
     if not all(bool(subject.arrays.isfinite(value).all()) for value in ends):
         return None

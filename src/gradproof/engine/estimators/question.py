@@ -27,8 +27,9 @@ class Alignment(enum.Enum):
 class Question:
     """A function, the coordinates that move, the tolerated errors, and the noise of values and claims.
 
-    `moving` is one for the coordinates that move and zero for the others; None where all of them do. `alignment` is
-    that of every second segment, and of all of them where it is MEASURED. `scatter` is the variance of every value,
+    `moving` weights the coordinates: zero for those that stay, one for the others, or a factor with a sign, which a
+    MEASURED segment keeps; None where all are one. `alignment` is that of every second segment, and of all of them
+    where it is MEASURED. `scatter` is the variance of every value,
     `claim_noise` the standard deviation of a claim's entries, relative.
     """
 
@@ -94,8 +95,8 @@ class Chord:
         """Draw a segment of this half-width, relative to the point's scale, and a cotangent."""
         return cls(question.subject, direction_of(question, seed, width), cotangent_of(question.subject, seed))
 
-    def aligned(self, alignment: Alignment) -> Chord:
-        """Return the segment with the signs of an alignment.
+    def aligned(self, alignment: Alignment, moving: Array = None) -> Chord:
+        """Return the segment with the signs of an alignment, MEASURED ones times the signs of `moving`.
 
         MEASURED changes are read off on half of the segment, so that their noise is not that of the values at its
         ends. Outputs that change by hardly more than a rounding keep their random signs.
@@ -106,7 +107,8 @@ class Chord:
             step = abs(step)
             change = cotangent * (value_at(subject, cotangent, 0.5 * step) - value_at(subject, cotangent, -0.5 * step))
             least = CLEARLY * subject.numbers.precision * abs(cotangent * subject.centre)
-            return Chord(subject, step, cotangent * xp.where(change < -least, -1.0, 1.0))
+            signed = step if moving is None else step * xp.where(moving < 0, -1.0, 1.0)
+            return Chord(subject, signed, cotangent * xp.where(change < -least, -1.0, 1.0))
         if alignment is Alignment.CLAIMED:
             signs = xp.where(claimed_parts(subject, cotangent, 0 * step, step) < 0, -1.0, 1.0)
             if subject.mode == "forward":

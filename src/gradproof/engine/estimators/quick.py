@@ -61,7 +61,7 @@ def quick_segment(
     `unsmooth` is the part of the bar that truncation and roughness make, relative to what is claimed.
     """
     subject = question.subject
-    chord = Chord.drawn(question, seed, width).aligned(alignment)
+    chord = Chord.drawn(question, seed, width).aligned(alignment, question.moving)
     cotangent, ends, across = chord.cotangent, (chord.value(-1.0), chord.value(1.0)), chord.across()
     claims = [chord.claimed_parts(t, across) for t in GAUSS]
     claimed, measured = sum(float(each.sum()) for each in claims) / 2, float(cotangent @ (ends[1] - ends[0]))

@@ -106,7 +106,7 @@ def segment_test(
         bar=worst.bar + worst.tolerated,
         resolution=_resolution(segments),
         half_width=worst.values.width,
-        unsmooth=max(each.smooth_part / (max(each.size, abs(each.claimed)) or 1.0) for each in segments),
+        unsmooth=max(each.smooth_part / (_together(each) or 1.0) for each in segments),
         shows_a_tenth=any(segment.bar <= SHARE * abs(segment.claimed) for segment in segments),
         moving=moving,
     )
@@ -192,15 +192,24 @@ def _doubtful(segments: Sequence[Segment]) -> bool:
 
 
 def _pooled(segments: Sequence[Segment]) -> list[Segment]:
-    """Return the segments with variances and sizes no less than the mean of all: one may be small by chance."""
+    """Return the segments with variances and sizes no less than the mean of all: one may be small by chance.
+
+    Claims that add up scatter by a share of their sum, and others by one of their root mean square. So the scatter of a
+    segment counts for another by no more than its share.
+    """
     size = math.sqrt(math.fsum(segment.values.size**2 for segment in segments) / len(segments))
     rough = math.fsum(segment.values.rough for segment in segments) / len(segments)
-    scatter = math.fsum(segment.scatter for segment in segments) / len(segments)
     pooled = []
     for segment in segments:
+        shares = (min(1.0, _together(segment) / (_together(each) or 1.0)) ** 2 for each in segments)
+        scatter = math.fsum(map(float.__mul__, shares, (each.scatter for each in segments))) / len(segments)
         values = replace(segment.values, rough=max(segment.values.rough, rough), size=max(segment.values.size, size))
         pooled.append(replace(segment, values=values, scatter=max(segment.scatter, scatter)))
     return pooled
+
+
+def _together(segment: Segment) -> float:
+    return max(segment.size, abs(segment.claimed))
 
 
 def _outside(segments: Sequence[Segment]) -> list[Segment]:

@@ -14,11 +14,12 @@ from gradproof.engine.estimators.groupwise import residuals_along
 from gradproof.engine.estimators.question import Alignment, Question
 from gradproof.engine.estimators.quick import quick_segment
 from gradproof.engine.estimators.segment import SegmentOutcome, SegmentResult, segment_test
+from gradproof.engine.localisation.stripes import striped
 from gradproof.engine.options import Probing
-from gradproof.engine.parts import parts_of
+from gradproof.engine.parts import Axis, Part, parts_of
 from gradproof.engine.results import Resolution
 from gradproof.engine.subject import Array, Subject
-from gradproof.engine.thresholds import FEW, MANY, UNRESOLVED
+from gradproof.engine.thresholds import FEW, LARGE, MANY, UNRESOLVED
 
 
 def in_parts(question: Question, whole: SegmentResult, seed: int, options: Probing) -> SegmentResult:
@@ -69,7 +70,10 @@ def _by_groups(question: Question, groups: Groups, whole: SegmentResult, seed: i
             raise _DecidedError(_without_parts(whole))
         needed.append(found.error_needed)
         for mask in found.worst(FEW):
-            _confirm(question, mask, seed, options, alignment)
+            result = _confirmed(question, mask, seed, options, alignment)
+            if result is not None:
+                large = question.subject.inputs.size > LARGE
+                raise _DecidedError(replace(result, moving=found.outside) if large else result)
     return min(needed)
 
 
@@ -83,7 +87,7 @@ def _by_blocks(
     needed = []
     for dimension, blocks in _partitions(question.subject):
         rest = within.get(dimension, 1.0)
-        parts = [mask * rest for mask in blocks if bool((mask * rest > 0).any())]
+        parts = [mask * rest for mask in blocks if bool((mask * rest != 0).any())]
         if parts:
             needed.append(max(_error_needed(question, part, whole, seed, options) for part in parts))
     return needed
@@ -94,33 +98,41 @@ def _error_needed(question: Question, part: Array, whole: SegmentResult, seed: i
     seen = quick_segment(replace(question, moving=part), seed, whole.half_width, whole.unsmooth, Alignment.MEASURED)
     if seen is None:
         raise _DecidedError(_without_parts(whole))
-    if seen.outside:
-        _confirm(question, part, seed, options, Alignment.MEASURED)
+    result = _confirmed(question, part, seed, options, Alignment.MEASURED) if seen.outside else None
+    if result is not None:
+        raise _DecidedError(result)
     return seen.error_needed
 
 
-def _confirm(question: Question, part: Array, seed: int, options: Probing, alignment: Alignment) -> None:
-    """Test a part on several segments."""
+def _confirmed(
+    question: Question, part: Array, seed: int, options: Probing, alignment: Alignment
+) -> SegmentResult | None:
+    """Test a part on several segments; return the result if they disagree."""
     result = segment_test(
         question.subject, seed=seed + 1, rtol=options.rtol, atol=options.atol, moving=part, alignment=alignment
     )
-    if result.outcome is SegmentOutcome.DISAGREES:
-        raise _DecidedError(result)
+    return result if result.outcome is SegmentOutcome.DISAGREES else None
 
 
 def _partitions(subject: Subject) -> Iterator[tuple[int, list[Array]]]:
-    """Yield the blocks along the first dimensions of all inputs, then those along their last ones."""
+    """Yield the blocks along the first dimensions of all inputs, then those along their last ones.
+
+    Of large inputs stripes are yielded instead, which test all indices along a dimension on one segment.
+    """
     parts = [part for part in parts_of(subject.inputs) if part.axes]
     for number in (0, -1):
-        blocks = []
-        for part in parts:
-            axis = part.axes[number]
-            index = axis.indices(subject.arrays, part.size, subject.point)
-            many = min(axis.length, MANY)
-            for block in range(many):
-                mask = subject.arrays.zeros_like(subject.point)
-                mask[part.start : part.stop] = 1.0 * (index * many // axis.length == block)
-                blocks.append(mask)
-        yield number, blocks
+        if subject.inputs.size > LARGE:
+            yield number, [sum(striped(subject, part, part.axes[number]) for part in parts)]
+        else:
+            yield number, [block for part in parts for block in _blocks(subject, part, part.axes[number])]
         if all(len(part.axes) < 2 for part in parts):
             return
+
+
+def _blocks(subject: Subject, part: Part, axis: Axis) -> Iterator[Array]:
+    """Yield blocks of equal length along a dimension of one tensor."""
+    index, many = axis.indices(subject.arrays, part.size, subject.point), min(axis.length, MANY)
+    for block in range(many):
+        mask = subject.arrays.zeros_like(subject.point)
+        mask[part.start : part.stop] = 1.0 * (index * many // axis.length == block)
+        yield mask

@@ -6,6 +6,7 @@ of the rest would have been outside its bar.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -14,9 +15,11 @@ from gradproof.engine.estimators.panels import claims_along, values_along
 from gradproof.engine.estimators.question import Alignment, Question
 from gradproof.engine.estimators.quick import QuickSegment, quick_segment
 from gradproof.engine.estimators.segment import SegmentResult
+from gradproof.engine.localisation.stripes import striped
 from gradproof.engine.parts import Axis, Part, parts_of
 from gradproof.engine.results import Entry, Place
 from gradproof.engine.subject import Array, Subject
+from gradproof.engine.thresholds import FEW, LARGE, TRACE
 
 CLEAR = 2.0  # bars: an error so large is outside its bar but for a chance of four standard deviations
 
@@ -74,6 +77,32 @@ class _Search:
         again = self.look(piece, Alignment.RANDOM)
         return again is not None and not again.outside
 
+    def striped_span(self, part: Part, axis: Axis, mask_of: MaskOf) -> Span:
+        """Return the same along a dimension of a large tensor, with looks at every piece and at no rest.
+
+        Were a piece as wrong as all are together, its residual would be smaller by the root of its share. It is far
+        smaller by chance alone, which several looks rule out.
+        """
+        subject, length = self.question.subject, axis.length
+        stripes = [striped(subject, part, axis, seed) for seed in range(FEW)]
+        low, high = _extent(subject, part, axis, mask_of(0, length))
+        whole = self.look(mask_of(low, high) * stripes[0])
+        if high - low < 2 or whole is None or not whole.outside:
+            return low, high
+
+        def is_wrong(start: int, stop: int, enough: float) -> bool:
+            looks = (self.look(mask_of(start, stop) * each) for each in stripes)
+            return any(seen is None or seen.outside or CLEAR * seen.bar > enough for seen in looks)
+
+        def is_right(start: int, stop: int) -> bool:
+            return not is_wrong(start, stop, whole.residual * math.sqrt((stop - start) / length))
+
+        if not is_wrong(low, low + 1, math.inf):
+            low = _first_wrong(low, high, is_right)
+        if not is_wrong(high - 1, high, math.inf):
+            high = length - _first_wrong(length - high, length - low, lambda a, b: is_right(length - b, length - a))
+        return low, high
+
     def span(self, length: int, mask_of: MaskOf) -> Span:
         """Return the shortest range found that holds all that is wrong, by bisection from either end."""
         low = self._wrong_from(0, length, lambda a, b: (mask_of(a, b), mask_of(b, length)))
@@ -95,11 +124,22 @@ class _Search:
         return start
 
 
+def _first_wrong(start: int, stop: int, is_right: Callable[[int, int], bool]) -> int:
+    """Return the first wrong index of a range by bisection."""
+    while stop - start > 1:
+        middle = (start + stop) // 2
+        if is_right(start, middle):
+            start = middle
+        else:
+            stop = middle
+    return start
+
+
 def region_of(question: Question, result: SegmentResult, seed: int) -> Region:
     """Narrow a disagreement down to one tensor, and to a range of indices along each of its dimensions."""
     subject, parts = question.subject, parts_of(question.subject.inputs)
     xp, search = subject.arrays, _Search(question, result, seed)
-    mask = xp.ones_like(subject.point) if result.moving is None else result.moving
+    mask = xp.ones_like(subject.point) if result.moving is None else 1.0 * (result.moving != 0)
 
     def of_parts(low: int, high: int) -> Array:
         held = xp.zeros_like(mask)
@@ -113,7 +153,11 @@ def region_of(question: Question, result: SegmentResult, seed: int) -> Region:
     if last - first == 1:
         part = parts[first]
         mask, box = _narrowed(search, part, mask)
-        if result.moving is not None and int((mask > 0).sum()) == _coordinates(part, box):
+        if (
+            result.moving is not None
+            and subject.inputs.size <= LARGE
+            and int((mask > 0).sum()) == _coordinates(part, box)
+        ):
             mask, box = _widened(search, part, box)
     chosen = xp.where(mask > 0)[0]
     return Region(
@@ -129,12 +173,35 @@ def region_of(question: Question, result: SegmentResult, seed: int) -> Region:
 
 def _narrowed(search: _Search, part: Part, mask: Array) -> tuple[Array, dict[Axis, Span]]:
     """Leave out what is right of a part of a tensor, one dimension after another."""
-    box = {}
+    subject, box = search.question.subject, {}
+    large = subject.inputs.size > LARGE
+    mask = _hull(subject, part, mask) if large else mask
     for axis in part.axes:
-        within = _along(search.question.subject, part, axis, mask)
-        box[axis] = search.span(axis.length, within)
+        within = _along(subject, part, axis, mask)
+        box[axis] = search.striped_span(part, axis, within) if large else search.span(axis.length, within)
         mask = within(*box[axis])
     return mask, box
+
+
+def _hull(subject: Subject, part: Part, mask: Array) -> Array:
+    """Return the smallest box of a tensor that holds all coordinates of a mask: of groups that disagree.
+
+    Some groups that are wrong agree by chance. So a box that all but reaches an edge of the tensor reaches it.
+    """
+    hull = part.alone(1.0 + 0 * mask)
+    for axis in part.axes:
+        low, high = _extent(subject, part, axis, mask)
+        missed = 1 - float((axis.split(part.of(mask)) != 0).any(0).any(-1).sum()) / (high - low)
+        low = 0 if missed**low > TRACE else low
+        high = axis.length if missed ** (axis.length - high) > TRACE else high
+        hull = _along(subject, part, axis, hull)(low, high)
+    return hull
+
+
+def _extent(subject: Subject, part: Part, axis: Axis, mask: Array) -> Span:
+    """Return the range of indices along a dimension that a mask has."""
+    held = axis.indices(subject.arrays, part.size, subject.point)[part.of(mask) != 0]
+    return int(held.min()), int(held.max()) + 1
 
 
 def _widened(search: _Search, part: Part, box: dict[Axis, Span]) -> tuple[Array, dict[Axis, Span]]:

@@ -1,0 +1,97 @@
+"""Lone columns, rows and tiles that are wrong among hundreds of thousands of entries in 16 bits."""
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional
+
+from gradproof.engine.estimators.segment import SegmentOutcome, question_of, segment_test
+from gradproof.engine.localisation.segment_blocks import in_parts
+from gradproof.engine.localisation.segment_region import region_of
+from gradproof.engine.options import Probing
+from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
+from support.kernels import refusing_double
+
+ROWS, COLUMNS = 576, 256
+TILE = slice(16, 48), slice(16, 48)
+
+
+def rms_norm(x):
+    return x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt()
+
+
+def mixed_rows(x):
+    """Rows depend on their neighbours, so that no group of coordinates is treated by itself."""
+    return torch.tanh(x + 0.5 * x.roll(1, 0) + 0.5 * x.roll(1, 1))
+
+
+def spoiled(where, factor):
+    def spoil(gradient):
+        wrong = gradient.clone()
+        wrong[where] *= factor
+        return wrong
+
+    return spoil
+
+
+def question_about(function, spoil, dtype=torch.bfloat16):
+    x = torch.randn(ROWS, COLUMNS, generator=torch.Generator().manual_seed(0)).to(dtype).requires_grad_()
+    return question_of(TorchSubject.of(refusing_double(function, spoil), x, None), 0, 0.0, 0.0)
+
+
+def judged(question):
+    result = segment_test(question.subject, seed=0)
+    if result.outcome is SegmentOutcome.DISAGREES:
+        return result
+    return in_parts(question, result, 0, Probing())
+
+
+BUGS = {
+    "last column zero": ((slice(None), slice(-1, None)), 0.0),
+    "two columns zero": ((slice(None), slice(7, 9)), 0.0),
+    "last rows zero": ((slice(-4, None), slice(None)), 0.0),
+    "a tile of 32 by 32 × 1.5": (TILE, 1.5),
+}
+
+
+@pytest.mark.parametrize(
+    ("function", "bug"),
+    [
+        (rms_norm, "last column zero"),
+        (rms_norm, "a tile of 32 by 32 × 1.5"),
+        (mixed_rows, "two columns zero"),
+        (mixed_rows, "last rows zero"),
+    ],
+)
+def test_a_wrong_part_is_found_and_lies_within_what_is_named(function, bug):
+    where, factor = BUGS[bug]
+    question = question_about(function, spoiled(where, factor))
+
+    result = judged(question)
+    assert result.outcome is SegmentOutcome.DISAGREES
+    region = region_of(question, result, 0)
+
+    wrong = torch.zeros(ROWS, COLUMNS)
+    wrong[where] = 1.0
+    assert float((region.mask * wrong.view(-1)).sum()) >= 0.9 * float(wrong.sum())
+
+
+@pytest.mark.parametrize("function", [rms_norm, mixed_rows])
+def test_right_gradients_do_not_disagree(function):
+    assert judged(question_about(function, lambda gradient: gradient)).outcome is not SegmentOutcome.DISAGREES
+
+
+def test_a_wrong_column_is_named_as_a_block():
+    question = question_about(functional.gelu, spoiled(BUGS["last column zero"][0], 0.0))
+
+    region = region_of(question, judged(question), 0)
+
+    assert [span for axis, span in region.box.items() if axis.number == 1] == [(COLUMNS - 1, COLUMNS)]
+
+
+def test_claims_that_add_up_do_not_widen_the_bars_of_those_that_do_not():
+    """The first segment has random signs: its noise is that of roundings, by the root of their number."""
+    result = segment_test(question_about(rms_norm, lambda gradient: gradient).subject, seed=0)
+
+    assert result.bar < 2e-2 * math.sqrt(ROWS * COLUMNS)
