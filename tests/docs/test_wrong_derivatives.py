@@ -150,6 +150,14 @@ MATRIX, TOP_LEFT, TOP_RIGHT, BOTTOM_RIGHT = (
 OVER_FORWARD = ["reverse over forward", "forward over forward"]
 
 
+def across_channels(x):
+    return torch.nn.CrossMapLRN2d(5, alpha=1)(x.view(1, 3, 1, 1)).flatten()
+
+
+def third_of_channels(a, b, c):
+    return c * (1 + (a * a + b * b + c * c) / 5) ** mpmath.mpf("-0.75")
+
+
 def by_a_and_d(f, x, truth, u=UNIT):
     return Row(f, x, u, TOP_LEFT, truth, BOTTOM_RIGHT)
 
@@ -210,6 +218,9 @@ JUDGED = {
         temporal, at([[0.5, 0.5]]).log(), UNIT, at([[1, 0]]),
         lambda: diff(lambda blank, label: -label, mpmath.log(0.5), mpmath.log(0.5), by=[0]),
     ),
+    "`CrossMapLRN2d` of size 5, the third channel by the first": Row(
+        across_channels, at(1, 2, 3), at(0, 0, 1), FIRST_OF_THREE, lambda: diff(third_of_channels, 1, 2, 3, by=[0])
+    ),
     "`linalg.det`": by_a_and_d(torch.linalg.det, MATRIX, lambda: diff(lambda a, d: a * d - 6, 1, 5, by=[0, 1])),
     "`linalg.slogdet`": by_a_and_d(
         lambda m: torch.linalg.slogdet(m)[1], MATRIX, lambda: diff(lambda a, d: mpmath.log(6 - a * d), 1, 5, by=[0, 1])
@@ -251,7 +262,7 @@ def rounded(text):
 
 def test_every_row_is_judged():
     assert {name for name, _ in ROWS} == set(JUDGED)
-    assert len(ROWS) == 26
+    assert len(ROWS) == 27
 
 
 @pytest.mark.parametrize(("name", "mode"), ROWS)

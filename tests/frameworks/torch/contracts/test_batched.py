@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gradproof import Verdict, check
+from gradproof import Verdict, check, gradcheck
 from support.functions import identity, with_context
 from support.points import point
 
@@ -134,3 +134,31 @@ def test_a_vmap_rule_of_a_function_that_cannot_be_batched_as_a_whole_keeps_it(as
     square = _square_by(lambda apply, x, dimension: (apply(x), dimension))
 
     assert asked("batched", lambda x: square(x) * float(x.detach().sum()), point(3)) == []
+
+
+def copied_to_one_place(x, y):
+    """An index without a dimension, for which torch.func.vmap and is_grads_batched=True have rules of their own."""
+    return x.index_copy(0, torch.tensor(2), y)
+
+
+def test_a_backward_that_torch_batches_in_one_of_its_two_ways_keeps_it(asked):
+    tensors = point(4), point(1, seed=2)
+    gradient = torch.autograd.grad(copied_to_one_place(*tensors), tensors, torch.eye(4).double(), is_grads_batched=True)
+    assert gradient[1].flatten().tolist() == [0, 0, 1, 0]
+
+    assert asked("batched", copied_to_one_place, tensors) == []
+    assert gradcheck(copied_to_one_place, tensors, check_batched_grad=True)
+
+
+def test_a_wrong_batch_breaks_it_in_the_second_way_too(asked):
+    refused = []
+
+    def backward(ctx, g):
+        if torch._C._functorch.is_batchedtensor(g):
+            refused.append(g)
+            raise RuntimeError("no rule for batches")
+        return 2 * g if refused and refused.pop() is not None else g.clone()
+
+    (finding,) = asked("batched", with_context(identity, backward), point(3))
+
+    assert finding.message.startswith("With is_grads_batched=True the gradient with respect to x differs")
