@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from benchmarks.memory import allocated
 
 from gradproof import Verdict, check
 from gradproof.engine.diagnosis.measurements import BUDGET
@@ -125,3 +126,23 @@ def test_a_wrong_jvp_of_a_large_function_is_diagnosed(factor, rolled, name):
     assert first(report) == name
     assert {finding.mode for finding in report.findings} == {"forward"}
     assert report.cost.evaluations < 250
+
+
+def test_a_failing_check_takes_a_few_times_the_memory_of_a_passing_one():
+    def taken(factor, where):
+        """Return the most memory that a check holds of a function whose gradient is wrong in some entries."""
+
+        def gradient(g, x):
+            right = g * x.cos()
+            right.view(-1)[where] *= factor
+            return right
+
+        function, reports = planted("Planted", torch.sin, gradient), []
+        most = allocated(lambda: reports.append(check(function, point(*SQUARE), seed=0, contracts=())))
+        assert reports[0].passed is (factor == 1)
+        return most
+
+    passing = taken(1, slice(0))
+
+    assert taken(1.1, 98_765) <= 8 * passing  # a table of the Jacobian's columns takes 20 times as much
+    assert taken(1.1, slice(None)) <= 8 * passing
