@@ -90,7 +90,20 @@ class PrecisionComparison:
             self.material
             & (self.gap > (CLEARLY if lone else GROSS) * self.allowed)
             & (self.gap > GROSS * self.scattered)
+            & ~self.slight
         )
+
+    @cached_property
+    def slight(self) -> Array:
+        """Flags of the entries that are below the rounding of the largest one of their tensor, whatever the operand.
+
+        They may be what is left of contributions of that size, such as the tangent of a softmax near one.
+        """
+        least = self.subject.arrays.zeros_like(self.allowed)
+        for low, high in _frame(self.subject).spans:
+            if low < high:
+                least[low:high] = ROUNDINGS * self.subject.numbers.precision * self.allowed[low:high].max()
+        return self.allowed < least
 
 
 def operand_of(subject: Subject, wide: Subject, seed: int) -> Array:

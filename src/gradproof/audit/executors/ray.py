@@ -31,8 +31,8 @@ class RayCluster(Cluster):
             self._ray.init(address=address or "local", log_to_driver=False, logging_level="error", **local)
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise UnreachableError(
-                f"The Ray cluster at {address} cannot be reached ({type(error).__name__}). Is it running, and does its "
-                "address end with its port?"
+                f"The Ray cluster at {address} cannot be reached ({type(error).__name__}). Is it running, does its "
+                "address end with its port, and does this process have its token, if it asks for one?"
             ) from None
         self._run = self._ray.remote(max_retries=ATTEMPTS - 1)(run_remotely)
 
