@@ -8,8 +8,10 @@ better reference: its gradient is judged by its own values, and the gradient in 
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
+from typing import cast
 
 from gradproof.engine.findings import raised
 from gradproof.engine.judging import judge, judge_by_probes, judge_by_segments
@@ -26,7 +28,7 @@ from gradproof.engine.precision_comparison import (
 )
 from gradproof.engine.results import Entry, Finding, Obstacle, Reason, Verdict
 from gradproof.engine.second_opinion import with_second_opinion
-from gradproof.engine.subject import DerivativeError, Subject
+from gradproof.engine.subject import Array, DerivativeError, Subject
 from gradproof.engine.thresholds import (
     ALIKE,
     CLEARLY,
@@ -36,6 +38,7 @@ from gradproof.engine.thresholds import (
     UNRESOLVED,
 )
 from gradproof.engine.verdict import Judgement
+from gradproof.engine.views import View
 
 INEXACT = Obstacle(
     Reason.CONDITIONING,
@@ -43,6 +46,35 @@ INEXACT = Obstacle(
     "Check in float64; in this precision the function is ill-conditioned at this point.",
 )
 HIDDEN = "In double precision the gradient is off by {error:.1g} of an entry; rounding in this precision hides that."
+
+
+class Reference(View):
+    """A function in double precision, as the reference for the same in lower precision; in reverse mode.
+
+    Incoming gradients are drawn such that the lower precision can hold them, so that both can be judged for the same
+    ones. The gradient for that of the seed is computed once, and must not be written to.
+    """
+
+    def __init__(self, whole: Subject, low: Subject, seed: int) -> None:
+        super().__init__(whole)
+        self._low, self._seed = low, seed
+        self._drawn: weakref.ref[Array] | None = None
+        self._gradient: Array = None
+
+    def cotangent(self, seed: int) -> Array:
+        """Draw a random incoming gradient that the lower precision can hold."""
+        vector = self._low.outputs.rounded(self.whole.cotangent(seed))
+        if seed == self._seed:
+            self._drawn = weakref.ref(vector)
+        return vector
+
+    def pullback(self, cotangent: Array, at: Array | None = None) -> Array:
+        """Return the claimed gradient."""
+        if at is not None or self._drawn is None or self._drawn() is not cotangent:
+            return self.whole.pullback(cotangent, at)
+        if self._gradient is None:
+            self._gradient = self.whole.pullback(cotangent)
+        return self._gradient
 
 
 def judge_rounded(
@@ -55,6 +87,8 @@ def judge_rounded(
     judged: Callable[..., Judgement] = judge,
 ) -> Judgement:
     """Judge the function in double precision, then its gradient in low precision by the one in double."""
+    if subject.mode == "reverse":
+        wide = cast(Subject, Reference(wide, subject, seed))
     judgement = _by_double_precision(subject, wide, probes=probes, seed=seed, options=options, judged=judged)
     if judgement.obstacle is not INEXACT:
         return judgement
@@ -91,7 +125,7 @@ def _by_double_precision(
     except DerivativeError as error:
         return replace(judgement, findings=(raised(wide, error),))
     comparison = compared(subject, wide, operand, claimed, truth, seed, options)
-    if bool(comparison.wrong.any()):
+    if comparison.differs:
         return _contested(comparison, judgement, wide, options)
     judgement = replace(judgement, resolution=resolution_of(comparison, judgement))
     return judgement if options.rtol or options.atol else _if_meaningful(judgement)

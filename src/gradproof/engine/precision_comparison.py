@@ -8,6 +8,7 @@ the values.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -61,6 +62,11 @@ class PrecisionComparison:
         """Flags of the entries that differ by more than is allowed."""
         return ~(self.gap <= self.allowed)
 
+    @cached_property
+    def differs(self) -> bool:
+        """Whether some entries differ by more than is allowed."""
+        return bool(self.wrong.any())
+
     @property
     def worst(self) -> Place:
         """The entry with the largest distance."""
@@ -107,26 +113,41 @@ class PrecisionComparison:
 
 
 def operand_of(subject: Subject, wide: Subject, seed: int) -> Array:
-    """Draw an operand that low precision can hold."""
-    frame = subject.outputs if subject.mode == "reverse" else subject.inputs
-    return frame.rounded(random_operand(wide, seed))
+    """Draw an operand that low precision can hold, as every incoming gradient of a reference is."""
+    operand = random_operand(wide, seed)
+    return operand if subject.mode == "reverse" else subject.inputs.rounded(operand)
 
 
 def compared(
     subject: Subject, wide: Subject, operand: Array, claimed: Array, truth: Array, seed: int, options: Probing
 ) -> PrecisionComparison:
-    """Compare the products of both precisions with one operand. An intermediate infinity may become NaN."""
+    """Compare the products of both precisions with one operand. An intermediate infinity may become NaN.
+
+    What rounding explains is estimated no further than the entries need.
+    """
     accepted = options.along(subject, operand)
-    allowed = _allowed(subject, wide, operand, truth, seed)
-    if accepted.atol or accepted.rtol:
-        allowed = allowed + accepted.atol + accepted.rtol * abs(truth)
     finite = math.isfinite(float(claimed.sum()))
-    if not finite:
-        overflow = ~subject.arrays.isfinite(claimed) & (abs(truth) + allowed > 0.5 * subject.numbers.largest)
-        claimed = subject.arrays.where(overflow, truth, claimed)
-    return PrecisionComparison(
-        subject=subject, operand=operand, claimed=claimed, truth=truth, allowed=allowed, seed=seed, finite=finite
-    )
+    for allowed in _allowances(subject, wide, operand, truth, seed):
+        if accepted.atol or accepted.rtol:
+            allowed += accepted.atol + accepted.rtol * abs(truth)
+        compared_so_far = PrecisionComparison(
+            subject=subject,
+            operand=operand,
+            claimed=claimed if finite else _without_overflow(subject, claimed, truth, allowed),
+            truth=truth,
+            allowed=allowed,
+            seed=seed,
+            finite=finite,
+        )
+        if not compared_so_far.differs:
+            break
+    return compared_so_far
+
+
+def _without_overflow(subject: Subject, claimed: Array, truth: Array, allowed: Array) -> Array:
+    """Return the claims, with the true numbers in place of those that this precision cannot hold."""
+    overflow = ~subject.arrays.isfinite(claimed) & (abs(truth) + allowed > 0.5 * subject.numbers.largest)
+    return subject.arrays.where(overflow, truth, claimed)
 
 
 def confirmed_entries(comparison: PrecisionComparison, wide: Subject, options: Probing) -> Array:
@@ -212,21 +233,43 @@ def _frame(subject: Subject) -> Frame:
     return subject.inputs if subject.mode == "reverse" else subject.outputs
 
 
-def _allowed(subject: Subject, wide: Subject, operand: Array, truth: Array, seed: int) -> Array:
-    """Return the largest change of each entry that rounding alone explains.
+def _allowances(subject: Subject, wide: Subject, operand: Array, truth: Array, seed: int) -> Iterator[Array]:
+    """Yield bounds on the change of each entry that rounding alone explains, from the least and cheapest to the last.
+
+    Each is at least as large as the one before, so that entries that one explains need none of the next. The first
+    knows the entries alone, others their sizes for other incoming gradients, and the last how the gradient changes when
+    the point moves by a unit of rounding.
 
     An entry's size for other incoming gradients is that in low precision, which costs least: a wrong rule widens its
     own bound by a few hundredths of its error at most.
 
     Vectors are long: few are held at a time, and those that are made here are written over.
     """
-    xp, unit, reverse = subject.arrays, subject.numbers.precision, subject.mode == "reverse"
-    size = truth * truth
+    unit, tiny = subject.numbers.precision, subject.numbers.tiny
+    squares = truth * truth
     for number in range(FEW):
+        if math.isfinite(float(squares.sum())):
+            yield _bound(squares / (1 + FEW), unit, tiny)
         other = product(subject, random_operand(wide, seed + 2 + number))
-        size += other * other
+        squares += other * other
         del other
-    size /= 1 + FEW
+    squares /= 1 + FEW
+    yield _last_allowance(subject, wide, operand, truth, squares, seed)
+
+
+def _bound(squares: Array, unit: float, tiny: float) -> Array:
+    """Return the rounding of entries of this mean square, which is written over."""
+    squares **= 0.5
+    squares *= ROUNDINGS * unit
+    if tiny:
+        squares += ROUNDINGS * tiny
+    return squares
+
+
+def _last_allowance(subject: Subject, wide: Subject, operand: Array, truth: Array, squares: Array, seed: int) -> Array:
+    """Return the largest change of each entry of this mean square that rounding alone explains."""
+    xp, unit, reverse = subject.arrays, subject.numbers.precision, subject.mode == "reverse"
+    size = squares
     size **= 0.5
     size = xp.where(xp.isfinite(size), size, abs(truth))
     nudge = wide.direction(seed + 1, Step(unit))

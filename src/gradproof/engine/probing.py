@@ -26,7 +26,7 @@ from gradproof.engine.estimators.steps import BOTTOM, FINEST, RATIO, first_step
 from gradproof.engine.options import Probing
 from gradproof.engine.probe import Probe, can_be_narrowed, rounding_floor, says_nothing
 from gradproof.engine.subject import Array, Subject
-from gradproof.engine.thresholds import CALLS, GROSS, LARGE, SAMPLE, SLIGHT, WORK
+from gradproof.engine.thresholds import CALLS, ENOUGH, GROSS, LARGE, NEGLIGIBLE, SAMPLE, SLIGHT, WORK
 from gradproof.engine.views import OutputSubset
 
 MANY_OUTPUTS = 1000  # outputs from which on a few outliers are probed by themselves
@@ -84,7 +84,17 @@ def _probes_on(ladder: Ladder, step: float, seed: int, options: Probing, *, conf
             if subject.inputs.size >= LARGE or vast:  # vectors are large
                 refined = replace(refined, claimed=None, cotangent=None if vast else refined.cotangent)
             probes.append(refined)
+            if _suffices(refined, options):
+                return probes
     return probes
+
+
+def _suffices(probe: Probe, options: Probing) -> bool:
+    """Return True if one cotangent is enough: where an error that low precision would not show need not be found.
+
+    Entries that are so small under a cotangent that its bar hides larger errors in them are rare.
+    """
+    return options.enough > ENOUGH and probe.bar <= NEGLIGIBLE * probe.claim.largest_contribution
 
 
 def _is_vast(subject: Subject) -> bool:
@@ -115,6 +125,8 @@ def _with_sampled_bars(ladder: Ladder, seeds: list[int], seed: int, options: Pro
             return []
         probe = replace(probe, ladder=ladder.without_values(), claimed=None, cotangent=None)  # vectors are large
         probes.append(probe)
+        if _suffices(probe, options):
+            break
     return probes
 
 
