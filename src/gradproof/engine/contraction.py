@@ -11,7 +11,7 @@ from gradproof.engine.estimators.ladder import Ladder
 from gradproof.engine.estimators.sample import Sample
 from gradproof.engine.estimators.steps import BOTTOM, RATIO
 from gradproof.engine.options import Probing
-from gradproof.engine.pieces import CACHED, columns, piece_of, slices
+from gradproof.engine.pieces import CACHED, columns, extremes, piece_of, slices
 from gradproof.engine.subject import Array, Subject
 from gradproof.engine.thresholds import CLEARLY, TINY
 
@@ -114,8 +114,8 @@ def _changes(subject: Subject, values: Array, cotangents: list[Array]) -> list[A
 def _sampled(xp: Array, vector: Array) -> Array:
     """Return the first eighth of every piece of a vector, whatever its device."""
     whole = vector.shape[0] // CACHED * CACHED
-    starts, rest = vector[:whole].reshape(-1, CACHED)[:, : CACHED // SAMPLED], vector[whole:]
-    return xp.concatenate([starts.reshape(-1), rest[: math.ceil(rest.shape[0] / SAMPLED)]])
+    starts, rest = vector[:whole].reshape(-1, CACHED)[:, : CACHED // SAMPLED].reshape(-1), vector[whole:]
+    return xp.concatenate([starts, rest[: math.ceil(rest.shape[0] / SAMPLED)]]) if rest.shape[0] else starts
 
 
 def _contracted(
@@ -180,16 +180,16 @@ def inner(subject: Subject, weights: Array, values: Array) -> float:
 
 def claim_of(subject: Subject, gradient: Array, direction: Array, options: Probing) -> Claim:
     """Return what a gradient predicts along a direction."""
-    precision, rows = subject.numbers.precision, []
+    xp, precision, rows = subject.arrays, subject.numbers.precision, []
     for where in slices(0, gradient.shape[0], piece_of(gradient)):
         g, v = gradient[where], direction[where]
         part = g * v
-        row = [part.sum(), part @ part, part.max(), part.min(), g.max(), g.min()]
+        row = [part.sum(), part @ part, *extremes(xp, part), *extremes(xp, g)]
         if options.rtol or options.atol:
             allowed = abs(v) * (options.atol + options.rtol * abs(g))
             row.append(allowed @ allowed)
         rows.append(row)
-    slopes, squares, most, least, high, low, *allowances = columns(subject.arrays, rows)
+    slopes, squares, least, most, low, high, *allowances = columns(xp, rows)
     slope, tolerated = sum(slopes), sum(map(sum, allowances))
     largest, entry = max(0.0, *most, *map(abs, least)), max(0.0, *high, *map(abs, low))  # zero, where all are NaN
     rounding = rounding_of_claims(precision) * max(math.sqrt(sum(squares)), largest)

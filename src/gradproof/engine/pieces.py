@@ -39,3 +39,8 @@ def columns(xp: Array, rows: Iterable[Sequence[Array]]) -> list[list[float]]:
         return [list(map(float, column)) for column in table]
     numbers: list[list[float]] = xp.stack([xp.stack(column) for column in table]).tolist()
     return numbers
+
+
+def extremes(xp: Array, vector: Array) -> tuple[Array, Array]:
+    """Return the least and the greatest entry as 0-d arrays, in one pass where the array library can."""
+    return xp.aminmax(vector) if hasattr(xp, "aminmax") else (vector.min(), vector.max())

@@ -14,7 +14,7 @@ from functools import cached_property
 
 from gradproof.engine.options import Probing
 from gradproof.engine.perturbed import product, random_operand, scatter
-from gradproof.engine.pieces import columns
+from gradproof.engine.pieces import columns, extremes
 from gradproof.engine.results import Entry, Finding, Place, Resolution, least_error
 from gradproof.engine.subject import Array, Frame, Step, Subject
 from gradproof.engine.thresholds import (
@@ -52,7 +52,8 @@ class PrecisionComparison:
     @cached_property
     def gap(self) -> Array:
         """The distance of each entry from its value in double precision; infinite where it is NaN in this one alone."""
-        xp, gap = self.subject.arrays, abs(self.claimed - self.truth)
+        xp, gap = self.subject.arrays, self.claimed - self.truth
+        xp.abs(gap, out=gap)
         if self.finite:
             return gap
         return xp.where(xp.isnan(self.claimed) & xp.isfinite(self.truth), math.inf, gap)
@@ -187,8 +188,9 @@ def resolution_of(comparison: PrecisionComparison, judgement: Judgement, found: 
     """
     xp = comparison.subject.arrays
     apart = comparison.gap if found is None else xp.where(found, 0.0, comparison.gap)
-    hidden = least_error(comparison.allowed, apart, 1.0)
-    (size,), (most,) = columns(xp, [[abs(comparison.truth).max(), hidden.max()]])
+    hidden = least_error(comparison.allowed, apart)
+    (least,), (greatest,), (most,) = columns(xp, [[*extremes(xp, comparison.truth), hidden.max()]])
+    size = max(-least, greatest)
     if not math.isfinite(most):
         most = float(xp.where(xp.isfinite(hidden), hidden, 0.0).max())
     widest = max(most, judgement.resolution.absolute)
@@ -245,25 +247,21 @@ def _allowances(subject: Subject, wide: Subject, operand: Array, truth: Array, s
 
     Vectors are long: few are held at a time, and those that are made here are written over.
     """
-    unit, tiny = subject.numbers.precision, subject.numbers.tiny
+    units, tiny = ROUNDINGS * subject.numbers.precision, ROUNDINGS * subject.numbers.tiny
+    shown = abs(truth)
+    shown *= units / math.sqrt(1 + FEW)
+    if tiny:
+        shown += tiny
+    yield shown
     squares = truth * truth
     for number in range(FEW):
-        if math.isfinite(float(squares.sum())):
-            yield _bound(squares / (1 + FEW), unit, tiny)
         other = product(subject, random_operand(wide, seed + 2 + number))
         squares += other * other
         del other
+        if number < FEW - 1 and math.isfinite(float(squares.sum())):
+            yield (squares / (1 + FEW)) ** 0.5 * units + tiny
     squares /= 1 + FEW
     yield _last_allowance(subject, wide, operand, truth, squares, seed)
-
-
-def _bound(squares: Array, unit: float, tiny: float) -> Array:
-    """Return the rounding of entries of this mean square, which is written over."""
-    squares **= 0.5
-    squares *= ROUNDINGS * unit
-    if tiny:
-        squares += ROUNDINGS * tiny
-    return squares
 
 
 def _last_allowance(subject: Subject, wide: Subject, operand: Array, truth: Array, squares: Array, seed: int) -> Array:

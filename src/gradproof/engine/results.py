@@ -230,13 +230,14 @@ class Resolution:
         return cls(absolute=absolute, relative=absolute / largest if largest and absolute < math.inf else math.inf)
 
 
-def least_error(allowed: Any, apart: Any, step: Any) -> Any:
+def least_error(allowed: Any, apart: Any, step: Any = None) -> Any:
     """Return the smallest error in one entry that a comparison would have shown: the one formula of resolutions.
 
     Where the entry's coordinate moves by `step`, an error e changes what is claimed by e·step. Of that, part may cancel
-    the distance `apart` of claim and measurement, and the rest is seen beyond what is `allowed`. Numbers or arrays.
+    the distance `apart` of claim and measurement, and the rest is seen beyond what is `allowed`. Numbers or arrays; a
+    step of one if none is given.
     """
-    return (allowed + apart) / step
+    return allowed + apart if step is None else (allowed + apart) / step
 
 
 UNMEASURED = Resolution(absolute=math.inf, relative=math.inf)

@@ -23,7 +23,7 @@ def sizes_of(values: Tensor) -> tuple[Scale, float]:
     """Return the scale of some values, and their size as a divisor: one if all are zero."""
     if not values.numel():
         return Scale(finite=True), 1.0
-    largest = _largest(values)
+    largest = largest_of(values)
     finite = math.isfinite(largest)
     if not finite:
         largest = float(values.abs().nan_to_num(0.0, 0.0, 0.0).max())
@@ -41,7 +41,7 @@ def units_for(subject: TorchSubject, seen: Subject) -> Units:
     return units_of(seen, subject.scales, tiny_input=tiny_input, tiny_value=tiny_value, largest=largest)
 
 
-def _largest(vector: Tensor) -> float:
+def largest_of(vector: Tensor) -> float:
     """Return the size of the largest number; not finite if one of them is not."""
     if vector.numel() > PYTHON_ENTRIES:
         least, most = map(float, torch.stack(vector.aminmax()).tolist())

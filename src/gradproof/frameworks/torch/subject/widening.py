@@ -12,6 +12,7 @@ from gradproof.engine.subject import Step
 from gradproof.engine.thresholds import MANY, ROUNDINGS, SAMPLE, TINY
 from gradproof.errors import MemoryExhaustedError
 from gradproof.frameworks.torch.subject.error_messages import describe
+from gradproof.frameworks.torch.subject.sizes import largest_of
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 OWN_PRECISION = (
@@ -49,16 +50,19 @@ def widened(subject: TorchSubject) -> TorchSubject | None:
 
 def _has_values_of(wide: TorchSubject, subject: TorchSubject) -> bool:
     """Return True if the finite values of a function are those in double precision but for rounding."""
+    difference, precision = wide.centre.sub(subject.centre), subject.numbers.precision
+    if largest_of(difference) <= ROUNDINGS * precision * wide.scale.value:  # at a third of what all else costs
+        return True
     size = wide.centre.abs()
     scale = wide.scale.value or float(torch.where(size.isfinite(), size, 0.0).max()) or TINY
-    rounding = size.add_(scale).mul_(subject.numbers.precision)
-    apart = wide.centre.sub(subject.centre).abs_().div_(rounding)
+    rounding = size.add_(scale).mul_(precision)
+    apart = difference.abs_().div_(rounding)
     if not subject.scale.finite:
         apart = torch.where(subject.centre.isfinite(), apart, 0.0)
     most = float(apart.max())
     if not most <= WIDENING_ROUNDINGS:
         return False
-    if most > ROUNDINGS and _takes_another_way(wide, apart, rounding, subject.numbers.precision):
+    if most > ROUNDINGS and _takes_another_way(wide, apart, rounding, precision):
         subject.remark(OWN_PRECISION.format(why="single values are others there"))
         return False
     return True
