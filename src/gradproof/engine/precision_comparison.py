@@ -128,10 +128,10 @@ def compared(
     """
     accepted = options.along(subject, operand)
     finite = math.isfinite(float(claimed.sum()))
-    for allowed in _allowances(subject, wide, operand, truth, seed):
+    for allowed, is_last in _allowances(subject, wide, operand, truth, seed):
         if accepted.atol or accepted.rtol:
             allowed += accepted.atol + accepted.rtol * abs(truth)
-        compared_so_far = PrecisionComparison(
+        comparison = PrecisionComparison(
             subject=subject,
             operand=operand,
             claimed=claimed if finite else _without_overflow(subject, claimed, truth, allowed),
@@ -140,9 +140,10 @@ def compared(
             seed=seed,
             finite=finite,
         )
-        if not compared_so_far.differs:
+        if is_last or not comparison.differs:
             break
-    return compared_so_far
+        del comparison, allowed  # long vectors
+    return comparison
 
 
 def _without_overflow(subject: Subject, claimed: Array, truth: Array, allowed: Array) -> Array:
@@ -235,33 +236,39 @@ def _frame(subject: Subject) -> Frame:
     return subject.inputs if subject.mode == "reverse" else subject.outputs
 
 
-def _allowances(subject: Subject, wide: Subject, operand: Array, truth: Array, seed: int) -> Iterator[Array]:
-    """Yield bounds on the change of each entry that rounding alone explains, from the least and cheapest to the last.
+def _allowances(
+    subject: Subject, wide: Subject, operand: Array, truth: Array, seed: int
+) -> Iterator[tuple[Array, bool]]:
+    """Yield bounds on the change of each entry that rounding alone explains, and whether there is no larger one.
 
-    Each is at least as large as the one before, so that entries that one explains need none of the next. The first
-    knows the entries alone, others their sizes for other incoming gradients, and the last how the gradient changes when
-    the point moves by a unit of rounding.
+    Each is at least as large and as dear as the one before, so that entries that one explains need none of the next.
+    The first knows the entries alone, the second their sizes for another incoming gradient, and the last for more of
+    them, and how the gradient changes when the point moves by a unit of rounding.
 
     An entry's size for other incoming gradients is that in low precision, which costs least: a wrong rule widens its
     own bound by a few hundredths of its error at most.
 
     Vectors are long: few are held at a time, and those that are made here are written over.
     """
-    units, tiny = ROUNDINGS * subject.numbers.precision, ROUNDINGS * subject.numbers.tiny
-    shown = abs(truth)
-    shown *= units / math.sqrt(1 + FEW)
-    if tiny:
-        shown += tiny
-    yield shown
+    yield _rounding_of(subject, abs(truth)), False
     squares = truth * truth
     for number in range(FEW):
         other = product(subject, random_operand(wide, seed + 2 + number))
         squares += other * other
         del other
-        if number < FEW - 1 and math.isfinite(float(squares.sum())):
-            yield (squares / (1 + FEW)) ** 0.5 * units + tiny
+        if number == 0:  # entries that are small for two incoming gradients are few
+            yield _rounding_of(subject, squares**0.5), False
     squares /= 1 + FEW
-    yield _last_allowance(subject, wide, operand, truth, squares, seed)
+    yield _last_allowance(subject, wide, operand, truth, squares, seed), True
+
+
+def _rounding_of(subject: Subject, sizes: Array) -> Array:
+    """Return the rounding of entries, given the root of the sum of what is known of their squares; zero if infinite."""
+    numbers = subject.numbers
+    sizes *= ROUNDINGS * numbers.precision / math.sqrt(1 + FEW)
+    if numbers.tiny:
+        sizes += ROUNDINGS * numbers.tiny
+    return subject.arrays.where(sizes < math.inf, sizes, 0.0)
 
 
 def _last_allowance(subject: Subject, wide: Subject, operand: Array, truth: Array, squares: Array, seed: int) -> Array:

@@ -11,9 +11,8 @@ from torch.nn import functional
 import gradproof
 
 # what was counted, and a few more: a regression of a tenth fails
-LAUNCHES, WAITS = 420, 27
-OF_A_TENSOR = 45, 3  # kernels and waits for every further tensor
-VECTORS = 13  # of the inputs' size in double precision, the most that are held
+LAUNCHES, WAITS = {torch.bfloat16: 310, torch.float32: 440}, 27
+OF_A_TENSOR = 65, 3  # kernels and waits for every further tensor
 
 
 def drawn(*shape, dtype):
@@ -51,30 +50,32 @@ def test_a_passing_check_launches_few_kernels_and_seldom_waits(make, dtype):
     counts, report = asked_of_a_device(function, inputs)
 
     more = len(inputs) - 1 + (len(list(function.parameters())) if isinstance(function, nn.Module) else 0)
-    assert counts.launches <= LAUNCHES + OF_A_TENSOR[0] * more
+    assert counts.launches <= LAUNCHES[dtype] + OF_A_TENSOR[0] * more
     assert counts.waits <= WAITS + OF_A_TENSOR[1] * more
     assert report.cost.evaluations <= 7
     assert report.cost.pullbacks <= 8
 
 
-@pytest.mark.parametrize(("dtype", "waits"), [(torch.bfloat16, 19), (torch.float32, 25)])
-def test_a_check_of_a_large_elementwise_function_holds_few_vectors(dtype, waits):
+# launches, waits, and the vectors of the inputs' size in double precision that are held at most
+@pytest.mark.parametrize(("dtype", "most"), [(torch.bfloat16, (270, 17, 10.5)), (torch.float32, (430, 27, 13.5))])
+def test_a_check_of_a_large_elementwise_function_holds_few_vectors(dtype, most):
     inputs = drawn(1 << 21, dtype=dtype)
     counts, report = asked_of_a_device(functional.gelu, inputs)
 
-    assert counts.memory <= VECTORS * 8 * inputs.numel()
-    assert counts.launches < 400
+    launches, waits, vectors = most
+    assert counts.memory <= vectors * 8 * inputs.numel()
+    assert counts.launches <= launches
     assert counts.waits <= waits
     assert report.cost.evaluations <= 7  # in float32 some entries are off by rounding that cancels, which is slight
 
 
-def test_the_usual_contracts_ask_for_twice_as_much_as_the_check_without_them():
+def test_the_usual_contracts_ask_for_little_more_than_twice_as_much_as_the_check_without_them():
     function, inputs = softmax(torch.bfloat16)
     without, _ = asked_of_a_device(function, inputs)
     counts = counted(lambda: gradproof.check(function, inputs, seed=0))
 
-    assert counts.launches <= 2 * without.launches
-    assert counts.waits <= 2 * without.waits
+    assert counts.launches <= 2.2 * without.launches
+    assert counts.waits <= 2.2 * without.waits
 
 
 def test_a_wrong_entry_is_located_in_a_bounded_number_of_kernels_and_waits():
