@@ -26,7 +26,7 @@ from gradproof.engine.estimators.steps import BOTTOM, FINEST, RATIO, first_step
 from gradproof.engine.options import Probing
 from gradproof.engine.probe import Probe, can_be_narrowed, rounding_floor, says_nothing
 from gradproof.engine.subject import Array, Subject
-from gradproof.engine.thresholds import CALLS, ENOUGH, GROSS, LARGE, NEGLIGIBLE, SAMPLE, SLIGHT, WORK
+from gradproof.engine.thresholds import CALLS, ENOUGH, GROSS, LARGE, SAMPLE, SLIGHT, WORK
 from gradproof.engine.views import OutputSubset
 
 MANY_OUTPUTS = 1000  # outputs from which on a few outliers are probed by themselves
@@ -90,11 +90,12 @@ def _probes_on(ladder: Ladder, step: float, seed: int, options: Probing, *, conf
 
 
 def _suffices(probe: Probe, options: Probing) -> bool:
-    """Return True if one cotangent is enough: where an error that low precision would not show need not be found.
+    """Return True if one cotangent is enough, where errors of less than `enough` of an entry need not be found.
 
-    Entries that are so small under a cotangent that its bar hides larger errors in them are rare.
+    The bar hides larger ones only in entries that are under a hundredth of the largest for this cotangent by chance.
     """
-    return options.enough > ENOUGH and probe.bar <= NEGLIGIBLE * probe.claim.largest_contribution
+    largest = probe.claim.largest_contribution
+    return options.enough > ENOUGH and (not largest or probe.bar <= SLIGHT * options.enough * largest)
 
 
 def _is_vast(subject: Subject) -> bool:
@@ -115,18 +116,21 @@ def _is_gross(probe: Probe) -> bool:
 
 
 def _with_sampled_bars(ladder: Ladder, seeds: list[int], seed: int, options: Probing) -> list[Probe]:
-    """Probe with bars from a sample of the outputs; return nothing unless all probes agree within narrow bars."""
+    """Probe with bars from a sample of the outputs; return nothing unless all probes agree within narrow bars.
+
+    The second of two cotangents is not even drawn where the first is likely to suffice: vectors are large.
+    """
     subject, probes = ladder.subject, list[Probe]()
-    cotangents = [subject.cotangent(each) for each in seeds]
+    drawn = seeds if options.enough <= ENOUGH else seeds[:1]
+    cotangents = [subject.cotangent(each) for each in drawn]
     for contraction in contract_with_sampled_bars(ladder, cotangents):
         probe = _claimed(ladder, cotangents.pop(0), contraction, seed, options)
         largest = probe.claim.largest_contribution
         if not _clear(probe) or probe.bar > (SLIGHT * largest if largest else GROSS * contraction.floor):
             return []
-        probe = replace(probe, ladder=ladder.without_values(), claimed=None, cotangent=None)  # vectors are large
-        probes.append(probe)
-        if _suffices(probe, options):
-            break
+        if len(drawn) < len(seeds) and not _suffices(probe, options):
+            return []
+        probes.append(replace(probe, ladder=ladder.without_values(), claimed=None, cotangent=None))
     return probes
 
 
