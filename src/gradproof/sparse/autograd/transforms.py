@@ -17,10 +17,16 @@ from torch.autograd import Function, forward_ad
 
 
 def apply(function: type[Function], *arguments: Any) -> Tensor:
-    """Apply a Function with a rule for vmap; batched tensors of either vmap are mapped over by it."""
-    if any(isinstance(argument, Tensor) and _is_batched(argument) for argument in arguments):
+    """Apply a Function with a rule for vmap; batched tensors of either vmap are mapped over by it.
+
+    Where nothing is differentiated or transformed, its forward is called as it is: torch's `apply` takes longer than
+    a small product.
+    """
+    tensors = [argument for argument in arguments if isinstance(argument, Tensor)]
+    if any(map(_is_batched, tensors)):
         return _mapped(function, arguments)
-    result: Tensor = function.apply(*arguments)  # type: ignore[no-untyped-call]  # torch's own
+    rule = function.apply if _are_followed(tensors) else function.forward
+    result: Tensor = rule(*arguments)  # type: ignore[no-untyped-call]  # torch's own
     return result
 
 
@@ -57,3 +63,10 @@ def _mapped(function: Any, arguments: tuple[Any, ...]) -> Tensor:
 
 def _is_batched(tensor: Tensor) -> bool:
     return torch._C._functorch.is_legacy_batchedtensor(tensor)
+
+
+def _are_followed(tensors: list[Tensor]) -> bool:
+    """Return True if autograd, forward mode or a transformation of `torch.func` may follow these tensors."""
+    if torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
+        return True
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
