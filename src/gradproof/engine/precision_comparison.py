@@ -242,8 +242,8 @@ def _allowances(
     """Yield bounds on the change of each entry that rounding alone explains, and whether there is no larger one.
 
     Each is at least as large and as dear as the one before, so that entries that one explains need none of the next.
-    The first knows the entries alone, others their sizes for more and more incoming gradients, and the last also how
-    the gradient changes when the point moves by a unit of rounding.
+    The first knows the entries alone, the second their sizes for two other incoming gradients, and the last for one
+    more, and how the gradient changes when the point moves by a unit of rounding.
 
     An entry's size for other incoming gradients is that in low precision, which costs least: a wrong rule widens its
     own bound by a few hundredths of its error at most.
@@ -256,7 +256,8 @@ def _allowances(
         other = product(subject, random_operand(wide, seed + 2 + number))
         squares += other * other
         del other
-        yield _rounding_of(subject, squares**0.5), False
+        if number == 1:  # hardly an entry is small for three incoming gradients
+            yield _rounding_of(subject, squares**0.5), False
     squares /= 1 + FEW
     yield _last_allowance(subject, wide, operand, truth, squares, seed), True
 

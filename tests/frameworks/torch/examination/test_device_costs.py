@@ -11,7 +11,7 @@ from torch.nn import functional
 import gradproof
 
 # what was counted, and a few more: a regression of a tenth fails
-LAUNCHES, WAITS = {torch.bfloat16: 340, torch.float32: 465}, 29
+LAUNCHES, WAITS = {torch.bfloat16: 320, torch.float32: 445}, 27
 OF_A_TENSOR = 65, 3  # kernels and waits for every further tensor
 
 
@@ -57,7 +57,7 @@ def test_a_passing_check_launches_few_kernels_and_seldom_waits(make, dtype):
 
 
 # launches, waits, and the vectors of the inputs' size in double precision that are held at most
-@pytest.mark.parametrize(("dtype", "most"), [(torch.bfloat16, (230, 17, 10)), (torch.float32, (450, 30, 13.5))])
+@pytest.mark.parametrize(("dtype", "most"), [(torch.bfloat16, (230, 17, 10)), (torch.float32, (430, 28, 13.5))])
 def test_a_check_of_a_large_elementwise_function_holds_few_vectors(dtype, most):
     inputs = drawn(1 << 21, dtype=dtype)
     counts, report = asked_of_a_device(functional.gelu, inputs)
