@@ -141,3 +141,22 @@ def test_quantised_outputs_with_a_gradient_of_zero_beside_others_are_never_faile
         x = drawn_point(size, seed=seed)
         report = gradproof.check(lambda x: torch.cat([quantised(3 * x[:3].sin()), rest(x[3:])]), x, seed=seed)
         assert report.verdict is not Verdict.FAIL
+
+
+NEAR_POLES = {
+    "log": lambda x, t: t * (x + 1e-8).log(),
+    "square root": lambda x, t: t * (x + 1e-8).sqrt(),
+    "entropy": lambda x, t: t * x * (x + 1e-8).log(),
+}
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("name", NEAR_POLES)
+def test_a_zero_beside_a_pole_is_not_called_wrong_in_low_precision(name, order):
+    def verdict(seed):
+        torch.manual_seed(seed)
+        x, t = (9 * torch.rand(2, 25)).to(torch.bfloat16)
+        x[0] = [0.0, 1e-6, 1e-9][seed]
+        return gradproof.check(NEAR_POLES[name], (x.requires_grad_(), t), order=order, seed=seed).verdict
+
+    assert [seed for seed in range(3) if verdict(seed) is Verdict.FAIL] == []
