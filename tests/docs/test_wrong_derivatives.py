@@ -87,6 +87,10 @@ def multiplied(x):
     return torch.ones(1, dtype=x.dtype).scatter_reduce(0, torch.tensor([0, 0]), x, "prod")
 
 
+def largest(x):
+    return at(2).scatter_reduce(0, torch.tensor([0]), x, "amax", include_self=False)
+
+
 def loss(x):
     chunked = {"options": LinearCrossEntropyOptions(), "reduction": "none"}
     return F.linear_cross_entropy(x, torch.eye(2, dtype=x.dtype), torch.tensor([0]), **chunked)
@@ -207,6 +211,13 @@ JUDGED = {
     '`scatter_reduce` with `"prod"`': Row(
         multiplied, at(2, 3), at(1), at(1, 1), lambda: diff(lambda t: (2 + t) * (3 + t), 0, by=[0])
     ),
+    '`scatter_reduce` with `"amax"`, by a value that is in the target too': Row(
+        largest, at(2), at(1), at(1), lambda: diff(lambda x: x, 2, by=[0])
+    ),
+    "`poisson_nll_loss` with `full=True`, by a target of 0": Row(
+        lambda t: F.poisson_nll_loss(at(1), t, full=True), at(0), UNIT, at(1),
+        lambda: diff(lambda t: mpmath.e - t, 0, by=[0]),
+    ),
     "`linear_cross_entropy` with `options=`": Row(
         loss, at([1, 2]), at(1), at([1, 0]),
         lambda: diff(lambda a, b: mpmath.log(mpmath.exp(a) + mpmath.exp(b)) - a, 1, 2, by=[0]),
@@ -262,7 +273,7 @@ def rounded(text):
 
 def test_every_row_is_judged():
     assert {name for name, _ in ROWS} == set(JUDGED)
-    assert len(ROWS) == 27
+    assert len(ROWS) == 29
 
 
 @pytest.mark.parametrize(("name", "mode"), ROWS)
