@@ -83,17 +83,25 @@ class Evidence:
         """Probe all inputs together and, if there is an obstacle to that, each input by itself."""
         deciding: list[Probe] = []
         for _ in range(probes):
-            for probe in self._probe():
-                if self._accepts(probe):
-                    deciding.append(probe)
-                elif judgement := self._disagreement(probe, None):
-                    return judgement
+            if judgement := self._extended(deciding):
+                return judgement
         obstacle = self._obstacle(deciding)
         if sum(start < stop for start, stop in self.subject.inputs.spans) == 1:
+            if obstacle is None and self._is_weak(deciding, SLIGHT) and (judgement := self._extended(deciding)):
+                return judgement  # errors that cancel within a wide bar hardly do along two directions
             return self._passed(deciding) if obstacle is None else self._blocked(obstacle)
         if obstacle is not None:
             return self._in_parts(obstacle)
         return (self._wrong_by_itself(deciding) if self._is_weak(deciding) else None) or self._passed(deciding)
+
+    def _extended(self, deciding: list[Probe]) -> Judgement | None:
+        """Add the probes along another direction, or return the judgement of one that disagrees."""
+        for probe in self._probe():
+            if self._accepts(probe):
+                deciding.append(probe)
+            elif judgement := self._disagreement(probe, None):
+                return judgement
+        return None
 
     def wrong_entries(self, probe: Probe) -> WrongEntries:
         """Return the wrong entries behind a probe's disagreement; all of them where every entry counts."""
@@ -133,9 +141,9 @@ class Evidence:
         allowed = self.unresolved_allowed
         return Comparison(kind=kind, probe=probe, second=second, options=self.options, unresolved_allowed=allowed)
 
-    def _is_weak(self, deciding: list[Probe]) -> bool:
+    def _is_weak(self, deciding: list[Probe], share: float = TRACE) -> bool:
         """Return True if a pass would say little, although the precision allows more."""
-        return self.subject.numbers.precision < ENOUGH and _resolution(deciding).relative > TRACE
+        return self.subject.numbers.precision < ENOUGH and _resolution(deciding).relative > share
 
     def _wrong_by_itself(self, deciding: list[Probe]) -> Judgement | None:
         """Probe parts of the inputs by themselves, since the kink of one may have hidden an error in another.
