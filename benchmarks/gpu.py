@@ -31,6 +31,8 @@ from torch.profiler import ProfilerActivity, profile
 import gradproof
 from benchmarks import device_counts
 from benchmarks.memory import allocated
+from benchmarks.sparse_training import graph
+from gradproof.sparse import Pattern, matmul
 
 BF16, F32, F16 = torch.bfloat16, torch.float32, torch.float16
 SLOW = 2.0  # seconds: a check that takes longer is measured once
@@ -135,6 +137,33 @@ def index_add(on: Setting) -> Subject:
     return lambda x: x.new_zeros(4096, 64).index_add(0, index, x), (on.drawn(rows, 64, dtype=F32),)
 
 
+def scatter(on: Setting) -> Subject:
+    rows, width = on.size(1 << 16), on.size(256)
+    index = (torch.arange(rows * width, device=on.device) * 7919 % rows).view(rows, width)
+    return lambda x: torch.zeros_like(x).scatter_add(0, index, x), (on.drawn(rows, width),)
+
+
+def triton_softmax(on: Setting) -> Subject:
+    from benchmarks.triton_kernels import BLOCK, normalising, softmax_backward, softmax_forward
+
+    kernel = normalising(softmax_forward, softmax_backward, saves_output=True, limit=BLOCK, factor=1.0)
+    return kernel, (on.drawn(on.size(1 << 16, 1), 200),)
+
+
+def compiled(on: Setting) -> Subject:
+    return torch.compile(lambda x, y: functional.silu(x) * y), (
+        on.drawn(on.size(1 << 24, 1)),
+        on.drawn(on.size(1 << 24, 1)),
+    )
+
+
+def sparse_product(on: Setting) -> Subject:
+    nodes, edges = on.size(100_000, 1), on.size(1_000_000, 1)
+    pattern = Pattern.from_edge_index(graph(nodes, edges, "uniform").to(on.device), nodes=nodes)
+    inputs = on.drawn(pattern.entries, dtype=F32), on.drawn(nodes, 64, dtype=F32)
+    return lambda values, x: matmul((pattern, values), x), inputs
+
+
 class GeluWithOneWrongEntry(torch.autograd.Function):
     """GELU; one entry of its gradient is half as large again."""
 
@@ -185,6 +214,10 @@ CASES = [
     Case("conv2d float16", convolution, 40),
     Case("embedding", embedding, 40),
     Case("index_add float32", index_add, 40),
+    Case("scatter_add", scatter, 40),
+    Case("softmax in Triton", triton_softmax, 40),
+    Case("compiled SwiGLU, 16 M", compiled, 40),
+    Case("sparse product float32", sparse_product, 40),
     Case("matmul 8192², a zeroed row", product(BF16, ProductWithAZeroedRow.apply), 600, passes=False),
 ]
 
@@ -354,6 +387,8 @@ def main() -> int:
             continue
         try:
             passed &= row(case, on, options)
+        except ModuleNotFoundError as error:
+            print(f"{case.name:<28}needs {error.name}", flush=True)
         except Exception as error:  # a row that raises does not end the table
             passed = False
             print(f"{case.name:<28}{type(error).__name__}: {str(error)[:300]}", flush=True)

@@ -128,7 +128,7 @@ def _by_double_precision(
         truth = product(wide, operand)
     except DerivativeError as error:
         return replace(judgement, findings=(raised(wide, error),))
-    comparison = compared(subject, wide, operand, claimed, truth, seed, options)
+    comparison = compared(subject, wide, operand, seed, options, products=(claimed, truth))
     if comparison.differs:
         return _contested(comparison, judgement, wide, options)
     judgement = replace(judgement, resolution=resolution_of(comparison, judgement))

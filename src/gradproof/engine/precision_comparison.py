@@ -38,7 +38,8 @@ from gradproof.engine.views import rule_of
 class PrecisionComparison:
     """A derivative in low precision beside the one in double precision, entry by entry, for one operand.
 
-    `allowed` is the difference that rounding alone explains. `finite` says that all claimed entries are finite.
+    `allowed` is the difference that rounding alone explains. `finite` says that all claimed entries are finite. Where
+    only some entries are compared, `among` flags them.
     """
 
     subject: Subject
@@ -48,6 +49,7 @@ class PrecisionComparison:
     allowed: Array
     seed: int
     finite: bool
+    among: Array = None
 
     @cached_property
     def gap(self) -> Array:
@@ -61,7 +63,8 @@ class PrecisionComparison:
     @cached_property
     def wrong(self) -> Array:
         """Flags of the entries that differ by more than is allowed."""
-        return ~(self.gap <= self.allowed)
+        wrong = ~(self.gap <= self.allowed)
+        return wrong if self.among is None else wrong & self.among
 
     @cached_property
     def differs(self) -> bool:
@@ -79,15 +82,14 @@ class PrecisionComparison:
         return scatter(self.subject, self.operand, self.claimed, self.seed + 2 + FEW)
 
     @cached_property
-    def material(self) -> Array:
-        """Flags of the entries that differ by more than rounding does, and by more than a hundredth of the largest.
+    def large(self) -> Array:
+        """Flags of the entries that differ by more than is allowed, and by more than a hundredth of the largest."""
+        return self.wrong & ~(self.gap <= SLIGHT * float(abs(self.truth).max()))
 
-        The effect of rounding is measured only if it decides.
-        """
-        large = self.wrong & ~(self.gap <= SLIGHT * float(abs(self.truth).max()))
-        if not bool(large.any()):
-            return large
-        return large & ~(self.gap <= self.allowed + ROUNDINGS * self.scattered)
+    @cached_property
+    def material(self) -> Array:
+        """Flags of the large differences that the measured effect of rounding does not explain either."""
+        return self.large & ~(self.gap <= self.allowed + ROUNDINGS * self.scattered)
 
     @cached_property
     def gross(self) -> Array:
@@ -120,12 +122,20 @@ def operand_of(subject: Subject, wide: Subject, seed: int) -> Array:
 
 
 def compared(
-    subject: Subject, wide: Subject, operand: Array, claimed: Array, truth: Array, seed: int, options: Probing
+    subject: Subject,
+    wide: Subject,
+    operand: Array,
+    seed: int,
+    options: Probing,
+    *,
+    products: tuple[Array, Array],
+    among: Array = None,
 ) -> PrecisionComparison:
     """Compare the products of both precisions with one operand. An intermediate infinity may become NaN.
 
     What rounding explains is estimated no further than the entries need.
     """
+    claimed, truth = products
     accepted = options.along(subject, operand)
     finite = math.isfinite(float(claimed.sum()))
     for allowed, is_last in _allowances(subject, wide, operand, truth, seed):
@@ -139,6 +149,7 @@ def compared(
             allowed=allowed,
             seed=seed,
             finite=finite,
+            among=among,
         )
         if is_last or not comparison.differs:
             return comparison
@@ -159,16 +170,16 @@ def confirmed_entries(comparison: PrecisionComparison, wide: Subject, options: P
     one operand. The same entry hardly has them for two, while a wrong rule is wrong for both, unless it claims a small
     number by chance; a third operand covers that.
     """
-    subject, seed, confirmed = comparison.subject, comparison.seed, comparison.material
+    subject, seed, confirmed = comparison.subject, comparison.seed, comparison.large
     for again in (seed + HANDFUL, seed + 2 * HANDFUL):
-        if not bool(comparison.material.any()):
+        if not bool(comparison.large.any()):
             break
         operand = operand_of(subject, wide, again)
-        claimed, truth = product(subject, operand), product(wide, operand)
-        other = compared(subject, wide, operand, claimed, truth, again, options)
-        confirmed = comparison.material & other.wrong
-        if bool(confirmed.any()):
-            confirmed = confirmed & other.material
+        products = product(subject, operand), product(wide, operand)
+        other = compared(subject, wide, operand, again, options, products=products, among=comparison.large)
+        confirmed = other.wrong
+        if bool(confirmed.any()):  # the effect of rounding is measured only where it decides
+            confirmed = confirmed & comparison.material & other.material
         if bool(confirmed.any()):
             break
     return confirmed
