@@ -38,7 +38,7 @@ def test_a_cluster_runs_cases_that_may_die(cluster):
 
     assert found.pop("crash") is Outcome.CRASH
     assert set(found.values()) == {Outcome.PASS}
-    assert cluster.capacity == 32
+    assert cluster.capacity == 128
 
 
 class TwoThreads(Cluster):
@@ -84,7 +84,7 @@ def test_many_cases_go_to_a_cluster_in_batches_and_few_to_every_thread():
     outcomes(many, many.capacity)
     outcomes(few, 4)
 
-    assert max(map(len, many.batches)) == 8
+    assert max(map(len, many.batches)) == 32
     assert len(many.batches) <= many.capacity / 4
     assert max(map(len, few.batches)) == 1
 

@@ -14,7 +14,7 @@ from gradproof.audit.case import Outcome, Result
 from gradproof.audit.executors.processes import LocalProcesses
 from gradproof.audit.worker import Limits
 
-BATCH = 8  # cases handed over at a time
+BATCH = 32  # cases handed over at a time
 AHEAD = 2  # batches for each thread: one at work, one waiting
 SLICE = 0.25  # seconds after which a batch begins no other case
 
