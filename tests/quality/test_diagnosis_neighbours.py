@@ -92,7 +92,7 @@ FAMILIES = {
         messages,
         (normal(6, 3), positive(11, seed=2)),
         lambda g, x, w: message_gradient(g, x, w, torch.ones_like(w)),
-        lambda g, x, w: message_gradient(g, x, w, NOISE[0, :11] if len(w) == 11 else w),
+        lambda g, x, w: message_gradient(g, x, w, w + NOISE[0, :11]),
     ),
     "a factor that normalises": (
         "wrong-factor",

@@ -13,10 +13,13 @@ from dataclasses import replace
 from gradproof.engine.diagnosis import (
     arrangement,
     evaluation_point,
+    expressions,
     incoming_gradient,
     index_maps,
     linear_terms,
+    other_points,
     product_rule,
+    ratios,
     regions,
     scale,
     sums,
@@ -42,6 +45,7 @@ WHOLE: tuple[Hypothesis, ...] = (
     scale.factor,
     arrangement.exchanged_tensors,
     arrangement.conjugate,
+    scale.complex_factor,
     arrangement.transposed,
     arrangement.shifted,
     arrangement.flipped,
@@ -54,15 +58,18 @@ WHOLE: tuple[Hypothesis, ...] = (
     sums.summed_operand,
     arrangement.adjoint,  # last, since it takes evaluations: tried for a large function only if nothing else fits
 )
-FACTORS: tuple[OfBlock, ...] = (tensor_factors.forgotten,)
+FACTORS: tuple[OfBlock, ...] = (tensor_factors.forgotten, ratios.weights)
 BY_TERMS: tuple[Hypothesis, ...] = (  # tried later, since they also fit many of the mistakes above
     arrangement.flipped_throughout,
     terms.residual,
     terms.symmetric,
     incoming_gradient.passed_through,
     product_rule.held_constant,
-    regions.one_sided,
+    product_rule.held_constant_beside,
+    product_rule.counted,
+    regions.of_one_sign,
 )
+BY_PLACE: tuple[Hypothesis, ...] = (regions.beyond_a_threshold, evaluation_point.wrong_point)
 ENTRYWISE: tuple[OfBlock, ...] = (
     sums.overwritten,
     index_maps.found_elsewhere,
@@ -74,11 +81,23 @@ ENTRYWISE: tuple[OfBlock, ...] = (
     regions.inverted,
     regions.extra_entries,
     supports.dropped_entries,
+    ratios.masked,
+    ratios.in_blocks,
+    ratios.of_a_term,
     supports.constants,
     terms.outer_product,
+    expressions.left_out,
     supports.other_entries,
     linear_terms.missing,
 )
+EXPRESSIONS: tuple[OfBlock, ...] = (
+    tensor_factors.exchanged,
+    expressions.of_two_terms,
+    expressions.left_out_of_each,
+    index_maps.read_elsewhere,
+    linear_terms.different,
+)
+ELSEWHERE: tuple[OfBlock, ...] = (other_points.fixed_factors, other_points.bilinear, other_points.forgotten_inputs)
 OF_A_SAMPLE: tuple[OfBlock, ...] = (index_maps.found_elsewhere, regions.missing_mask_in_columns)
 
 
@@ -121,9 +140,10 @@ def _candidates(case: Case) -> tuple[Diagnosis, ...]:
     found = _of_block(FACTORS, case, block)
     found = found or _ranked(one for family in BY_TERMS for one in _affordable(family(case)))
     found = found or _of_block(ENTRYWISE if case.sample is None else OF_A_SAMPLE, case, block)
-    found = found or _ranked(_affordable(evaluation_point.wrong_point(case)))
-    found = found or _of_block((tensor_factors.exchanged, linear_terms.different), case, block)
-    return found or (() if block is None else tuple(evaluation_point.approximate(case, block)))
+    found = found or _ranked(one for family in BY_PLACE for one in _affordable(family(case)))
+    found = found or _of_block(EXPRESSIONS, case, block)
+    found = found or (() if block is None else tuple(evaluation_point.approximate(case, block)))
+    return found or _of_block(ELSEWHERE, case, block)
 
 
 def _of_block(families: tuple[OfBlock, ...], case: Case, block: Block | None) -> tuple[Diagnosis, ...]:

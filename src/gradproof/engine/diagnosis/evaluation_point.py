@@ -27,6 +27,7 @@ ADVICE = (
     "tensor that is not the one meant."
 )
 
+BRANCHES = "Look at the condition of the mask, and at which branch it takes on which side."
 LEFT_OUT = "Look for a weight, a scale or a norm of the forward that the backward does not multiply or divide by."
 INNER = (3, 4, 5, 8, 10, 100)  # constants that the inputs of an inner function are often multiplied by
 
@@ -67,6 +68,8 @@ def wrong_point(case: Case) -> Iterator[Diagnosis]:
         if left > SLIGHT or (outputs < OPERANDS and _off(case, 1, place) > SLIGHT):  # few numbers may agree by chance
             continue
         name, also, hint = _cause(case, instead)
+        if instead is _Instead.OTHER and _is_branch(case):
+            name, also, hint = "mask", ", as if the branches that it chooses from were exchanged", BRANCHES
         message = f"{case.subject_line} is right for another point: for {text}{also}."
         yield Diagnosis(name=name, message=message, fit=CERTAIN * (1 - left), hint=hint)
 
@@ -86,6 +89,22 @@ def _off(case: Case, number: int, place: Array) -> float:
     slopes = case.measurements.rough_slopes(direction[None], place)[0]
     left = norm_of(along @ claim - slopes @ operand for claim, operand in zip(case.claims, case.operands, strict=True))
     return left / whole if 0 < whole < math.inf else math.inf
+
+
+def _is_branch(case: Case) -> bool:
+    """Return True if the slopes of each output along one input are one of two constants, as of a mask."""
+    if not case.full or not case.reverse:
+        return False
+    slopes, bars = case.slopes, case.bars
+    largest = float(abs(slopes).max())
+    there = abs(slopes) > CLEARLY * bars + TRACE * largest
+    if case.result_part.size <= MANY // 2 or int(there.sum(0).max()) > 1 or int(there.sum(1).max()) > 1:
+        return False
+    found: list[float] = []
+    for slope in sorted(slopes[there].tolist()):
+        if not found or slope - found[-1] > SAME * largest:
+            found.append(slope)
+    return len(found) == 2
 
 
 def _cause(case: Case, instead: _Instead) -> tuple[str, str, str]:
@@ -144,6 +163,8 @@ def _places(case: Case) -> Iterator[tuple[_Instead, str, Array]]:
     for other in [part, *(each for each in measurements.inputs[:3] if each.path != part.path)]:
         changes = _changes(other, other.of(point))
         found += [(_Instead.OTHER, text.format(other.path), other, value) for text, value in changes]
+        if other == part or not case.full:  # else what is left out with the other input may be a term or a factor
+            found.append((_Instead.OTHER, f"0 in place of {other.path}", other, 0.0 * other.of(point)))
     if not part.is_complex:
         found += [(_Instead.OTHER, f"{size} {part.path}", part, size * own) for size in INNER]
         found += [(_Instead.OTHER, f"{part.path} / {size}", part, own / size) for size in INNER]
@@ -176,7 +197,7 @@ def _leaves_the_domain(x: Array, value: Array) -> bool:
 
 def _changes(part: Part, x: Array) -> list[tuple[str, Array]]:
     """Return what a tensor may be after a change in place, each with a pattern for its name."""
-    found = [("2 {}", 2 * x), ("{} / 2", x / 2), ("−{}", -x), ("0 in place of {}", 0 * x)]
+    found = [("2 {}", 2 * x), ("{} / 2", x / 2), ("−{}", -x)]
     found += [("{} + 1", _plus(part, x, 1.0)), ("{} − 1", _plus(part, x, -1.0))]
     if not part.is_complex:
         found += [("|{}|", abs(x)), ("{}²", x * x), ("relu({})", (x + abs(x)) / 2)]

@@ -13,7 +13,7 @@ from operator import and_
 
 from gradproof.engine.contraction import CLAIM_ACCURACY
 from gradproof.engine.diagnosis.block import Block
-from gradproof.engine.diagnosis.case import CERTAIN, SAME, Case
+from gradproof.engine.diagnosis.case import CERTAIN, LEAST_FIT, SAME, SMALL, Case
 from gradproof.engine.parts import Part
 from gradproof.engine.results import Diagnosis
 from gradproof.engine.subject import Array
@@ -31,7 +31,7 @@ SHIFTED = "Look at offsets: a roll in the wrong direction, a padding or a pointe
 
 def rearranged(case: Case, block: Block) -> Iterator[Diagnosis]:
     """Diagnose a Jacobian whose columns, or whose rows, are right ones at other indices."""
-    parts = _whole(case, block)
+    parts = whole_of(case, block)
     if parts is None:
         return
     output, own = parts
@@ -52,7 +52,7 @@ def rearranged(case: Case, block: Block) -> Iterator[Diagnosis]:
 
 def wrong_dimension(case: Case, block: Block) -> Iterator[Diagnosis]:
     """Diagnose entries that are connected with outputs of the same index along the wrong dimension."""
-    parts = _whole(case, block)
+    parts = whole_of(case, block)
     if parts is None:
         return
     output, own = parts
@@ -74,7 +74,7 @@ def wrong_dimension(case: Case, block: Block) -> Iterator[Diagnosis]:
 
 def elsewhere(case: Case, block: Block) -> Iterator[Diagnosis]:
     """Diagnose a Jacobian in which every row, or every column, has the right entries in another order."""
-    if _whole(case, block) is None:
+    if whole_of(case, block) is None:
         return
     tables = (block.claimed, block.right, block.slack)
     for claimed, right, slack in (tables, tuple(each.T for each in tables)):
@@ -86,6 +86,47 @@ def elsewhere(case: Case, block: Block) -> Iterator[Diagnosis]:
         ]
         if len(moved) >= FEW and len(wrong) - len(moved) <= ALIKE * len(used):
             yield _misplaced(case, len(moved), len(used))
+            return
+    if _are_exchanged(block):
+        yield _misplaced(case, int(block.wrong.sum()), int((block.wrong | (abs(block.right) > block.slack)).sum()))
+
+
+def _are_exchanged(block: Block) -> bool:
+    """Return True if the wrong entries are the right ones among them in another order, signs that differ aside."""
+    claimed, right = sorted(block.claimed[block.wrong].tolist()), sorted(block.right[block.wrong].tolist())
+    slack = float(block.slack.max())
+    if any(_beyond(one, other, slack) for one, other in zip(claimed, right, strict=True)):
+        return False
+    turned = abs(block.claimed + block.right) <= block.slack
+    values = [
+        value for k, value in enumerate(right) if abs(value) > slack and (not k or _beyond(value, right[k - 1], slack))
+    ]
+    return len(values) >= 2 * FEW and not bool((block.wrong & turned).any())
+
+
+def read_elsewhere(case: Case, block: Block) -> Iterator[Diagnosis]:
+    """Diagnose entries that are those of a tensor, as the right ones are, but of other indices of it."""
+    measurements = case.measurements
+    vectors = [(measurements.inputs, measurements.subject.point), (measurements.outputs, measurements.subject.centre)]
+    slack, wrong = float(block.slack.max()), block.wrong
+    for part, vector in [(part, vector) for parts, vector in vectors for part in parts]:
+        values = part.of(vector)
+        if part.is_complex or not FEW < part.size <= SMALL or block.rows is None:
+            continue
+        pairs = [(block.claimed[wrong], block.right[wrong]), (-block.claimed[wrong], -block.right[wrong])]
+        for entries in pairs:
+            near = [
+                abs(each[:, None] - values[None]) <= slack + CLAIM_ACCURACY * abs(each)[:, None] for each in entries
+            ]
+            places = [{each for row in one.tolist() for each, there in enumerate(row) if there} for one in near]
+            if all(bool(each.any(1).all()) for each in near) and min(map(len, places)) > FEW:
+                yield Diagnosis(
+                    name="misplaced",
+                    message=f"{case.subject_line} reads {part.path} at other indices than the function.",
+                    fit=LEAST_FIT,
+                    hint=INDICES,
+                )
+                return
 
 
 def found_elsewhere(case: Case, block: Block) -> Iterator[Diagnosis]:
@@ -109,7 +150,7 @@ def found_elsewhere(case: Case, block: Block) -> Iterator[Diagnosis]:
 
 def transposed_between_factors(case: Case, block: Block) -> Iterator[Diagnosis]:
     """Diagnose a matrix that is not transposed, between factors of inputs and outputs that are right."""
-    parts = _whole(case, block)
+    parts = whole_of(case, block)
     if parts is None or parts[0].size != parts[1].size or _factors(block, transposed=False):
         return
     if _factors(block, transposed=True):
@@ -123,7 +164,7 @@ def transposed_between_factors(case: Case, block: Block) -> Iterator[Diagnosis]:
         )
 
 
-def _whole(case: Case, block: Block) -> tuple[Part, Part] | None:
+def whole_of(case: Case, block: Block) -> tuple[Part, Part] | None:
     """Return the output and the input if the block is all of the Jacobian between the two, and both are real."""
     outputs = case.measurements.outputs
     output = case.output or (outputs[0] if len(outputs) == 1 else None)

@@ -38,7 +38,7 @@ def monomial(xp: Any, numbers: Array, forms: Sequence[Form], spread: float) -> t
                 ratio = ratio / (values**power if power == int(power) else abs(values) ** power)
             multiple = float(ratio.sum()) / len(ratio)
             if multiple and float(abs(ratio - multiple).max()) <= count * spread * abs(multiple):
-                return _in_words([name for name, _ in chosen], powers), multiple
+                return in_words([name for name, _ in chosen], powers), multiple
     return None
 
 
@@ -51,10 +51,10 @@ def _distinct(numbers: Array, spread: float) -> int:
     return 1 + sum(abs(one - other) > spread * abs(one) for one, other in zip(found[1:], found, strict=False))
 
 
-def _in_words(names: Sequence[str], powers: Sequence[float]) -> str:
+def in_words(names: Sequence[str], powers: Sequence[float]) -> str:
     """Return a product in words.
 
-    >>> _in_words(["x", "y", "z"], [1.0, -2.0, 0.5]), _in_words(["x"], [-1.0])
+    >>> in_words(["x", "y", "z"], [1.0, -2.0, 0.5]), in_words(["x"], [-1.0])
     ('x·√z/y²', '1/x')
     """
     terms = [(POWERS[abs(power)].format(name), power) for name, power in zip(names, powers, strict=True)]

@@ -44,6 +44,48 @@ def held_constant(case: Case) -> Iterator[Diagnosis]:
             yield from _missing(case, claimed, right, expected)
 
 
+def held_constant_beside(case: Case) -> Iterator[Diagnosis]:
+    """Diagnose a product of which a term is missing, where the function adds another input to it, y = x + s(v)·v."""
+    output = case.only_operand_part
+    if not case.reverse or case.degrees_of_freedom < 2 or output is None or output.is_complex:
+        return
+    subject, own = case.measurements.subject, case.result_part
+    for other in case.measurements.inputs:
+        if other.path != own.path and other.shape == output.shape and not other.is_complex:
+            rest = output.of(subject.centre) - other.of(subject.point)
+            expected = [float((output.of(operand) * rest).sum()) for operand in case.operands]
+            point = own.of(subject.point)
+            claimed, right = [float((claim * point).sum()) for claim in case.claims], _along(case, point)
+            if _norm([one - two for one, two in zip(right, claimed, strict=True)]) > SAME * _norm(expected) > 0:
+                yield from _missing(case, claimed, right, expected)
+
+
+def counted(case: Case) -> Iterator[Diagnosis]:
+    """Diagnose claims that lack some of several terms, where the slopes of each along (1, 1, …) add up to one."""
+    output = case.only_operand_part
+    if not case.reverse or case.degrees_of_freedom < FEW or output is None or output.is_complex or output.size < 2:
+        return
+    expected = [float(output.of(operand).sum()) for operand in case.operands]
+    ones = 1.0 + 0.0 * case.result_part.of(case.measurements.subject.point)
+    (claimed, left), (right, rest) = (
+        _multiple(each, expected) for each in ([float(claim.sum()) for claim in case.claims], _along(case, ones))
+    )
+    whole = SAME * _norm(expected)
+    if (
+        max(left, rest) > whole
+        or not 1 <= round(claimed) < round(right)
+        or max(abs(claimed - round(claimed)), abs(right - round(right))) > SAME * right
+    ):
+        return
+    yield Diagnosis(
+        name="missing-term",
+        message=f"{case.subject_line} has {round(claimed)} of {round(right)} terms: its entries add up to "
+        f"{round(claimed)} where they should add up to {round(right)}.",
+        fit=CERTAIN,
+        hint="Look for a step of a loop, a recursion or a sum that the backward leaves out.",
+    )
+
+
 def wrong_term(case: Case, which: str, factor: float | None, fit: float) -> Diagnosis:
     """Return the diagnosis of a term that is there with a factor; with one that varies if it is None."""
     if factor is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import comb
 
 from gradproof.engine.diagnosis.block import Block
@@ -10,6 +10,8 @@ from gradproof.engine.diagnosis.case import CERTAIN, LEAST_FIT, SAME, ZERO, Case
 from gradproof.engine.results import Diagnosis
 from gradproof.engine.subject import Array
 from gradproof.engine.thresholds import CLEARLY, FEW, MANY, SLIGHT
+
+Describe = Callable[[Case, Array, Array], str | None]
 
 MISSING = "A mask of the forward (of a relu, a clamp, a dropout, an index) is missing in the backward."
 
@@ -70,13 +72,22 @@ def missing_mask(case: Case) -> Iterator[Diagnosis]:
     )
 
 
-def one_sided(case: Case) -> Iterator[Diagnosis]:
-    """Diagnose claims that are wrong for inputs of one sign, or on one side of a threshold, and right for others."""
+def of_one_sign(case: Case) -> Iterator[Diagnosis]:
+    """Diagnose claims that are wrong for inputs of one sign, and right for others."""
     found = wrong_entries(case)
-    if found is None:
-        return
-    wrong, relevant = found
-    where = _beside(case, wrong, relevant & ~wrong)
+    if found is not None:
+        yield from _one_sided(case, *found, _of_sign)
+
+
+def beyond_a_threshold(case: Case) -> Iterator[Diagnosis]:
+    """Diagnose claims that are wrong for inputs on one side of a threshold, and right for others."""
+    found = wrong_entries(case)
+    if found is not None:
+        yield from _one_sided(case, *found, _beside)
+
+
+def _one_sided(case: Case, wrong: Array, relevant: Array, describe: Describe) -> Iterator[Diagnosis]:
+    where = describe(case, wrong, relevant & ~wrong)
     if where:
         yield Diagnosis(
             name="mask",
@@ -232,6 +243,17 @@ def _slab(case: Case, chosen: Array, others: Array) -> str | None:
 
 def _beside(case: Case, chosen: Array, others: Array) -> str | None:
     """Describe the inputs of the chosen entries, if a sign or a threshold separates them from the others."""
+    counts = (int(chosen.sum()), int(others.sum()))
+    if found := _of_sign(case, chosen, others):
+        return found
+    accident = sum(counts) < MANY and SLIGHT * comb(sum(counts), counts[0]) < 1
+    if not case.reverse or case.result_part.is_complex or min(counts) < FEW or accident:
+        return None
+    return _threshold(case.result_part.of(case.measurements.subject.point), chosen, others)
+
+
+def _of_sign(case: Case, chosen: Array, others: Array) -> str | None:
+    """Describe the inputs of the chosen entries, if their sign separates them from the others."""
     if not case.reverse or case.result_part.is_complex:
         return None
     point = case.result_part.of(case.measurements.subject.point)
@@ -241,10 +263,7 @@ def _beside(case: Case, chosen: Array, others: Array) -> str | None:
         return None
     if float(inside.max()) < 0 < float(outside.min()):
         return "where the input is negative"
-    if float(outside.max()) < 0 < float(inside.min()):
-        return "where the input is positive"
-    accident = sum(counts) < MANY and SLIGHT * comb(sum(counts), counts[0]) < 1
-    return None if min(counts) < FEW or accident else _threshold(point, chosen, others)
+    return "where the input is positive" if float(outside.max()) < 0 < float(inside.min()) else None
 
 
 def _threshold(point: Array, chosen: Array, others: Array) -> str | None:

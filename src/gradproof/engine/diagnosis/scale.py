@@ -9,6 +9,7 @@ from gradproof.engine.diagnosis.case import SAME, Case
 from gradproof.engine.diagnosis.measurements import multiple_of
 from gradproof.engine.diagnosis.regions import described, wrong_entries
 from gradproof.engine.results import Diagnosis
+from gradproof.engine.subject import Array
 from gradproof.engine.thresholds import FEW
 
 
@@ -21,6 +22,57 @@ def factor(case: Case) -> Iterator[Diagnosis]:
     known = named(size, case)
     if fit and (known or case.degrees_of_freedom >= FEW):
         yield _diagnosis(size, known, case, fit, "")
+
+
+def complex_factor(case: Case) -> Iterator[Diagnosis]:
+    """Diagnose claims that are a multiple of the right products which is not real."""
+    operand_part, part = case.only_operand_part, case.result_part
+    if operand_part is None or not (part.is_complex or operand_part.is_complex):
+        return
+    if part.is_complex:
+        turned = [_turned(claim) for claim in case.claims]
+    else:
+        turned = [case.claim(operand_part.changed(operand, _turned)) for operand in case.operands]
+    real, imaginary = _combination(case.claimed, list(map(case.observed, turned)), case.right_values)
+    if abs(imaginary) <= SAME * abs(real):
+        return
+    yield Diagnosis(
+        name="factor",
+        message=f"{case.subject_line} has to be multiplied by {_in_words(real, imaginary)} to be the right one.",
+        fit=case.fit_as_right(
+            real * claim + imaginary * other for claim, other in zip(case.claims, turned, strict=True)
+        ),
+        hint="Look for an imaginary unit, or a phase, that the backward leaves out or does not conjugate.",
+    )
+
+
+def _combination(first: list[Array], second: list[Array], targets: list[Array]) -> tuple[float, float]:
+    """Return the multiples of two lists of vectors whose sum comes closest to the targets; zeros if there are none."""
+    lists = ((first, first), (first, second), (second, second), (first, targets), (second, targets))
+    (a, b, c, x, y) = (sum(float((u * v).sum()) for u, v in zip(*pair, strict=True)) for pair in lists)
+    determinant = a * c - b * b
+    if not determinant > SAME * a * c:
+        return 0.0, 0.0
+    return (c * x - b * y) / determinant, (a * y - b * x) / determinant
+
+
+def _in_words(real: float, imaginary: float) -> str:
+    """Return a complex number in words.
+
+    >>> _in_words(0.0, -1.0), _in_words(0.5, 2.0)
+    ('−i', '(0.5 + 2i)')
+    """
+    size = "" if math.isclose(abs(imaginary), 1, rel_tol=SAME) else f"{abs(imaginary):.4g}"
+    if abs(real) <= SAME * abs(imaginary):
+        return f"{'−' if imaginary < 0 else ''}{size}i"
+    return f"({real:.4g} {'−' if imaginary < 0 else '+'} {size}i)"
+
+
+def _turned(vector: Array) -> Array:
+    """Return a vector that holds complex entries as pairs, times the imaginary unit."""
+    result = vector * 1.0
+    result[..., ::2], result[..., 1::2] = -vector[..., 1::2], vector[..., ::2]
+    return result
 
 
 def factor_somewhere(case: Case) -> Iterator[Diagnosis]:

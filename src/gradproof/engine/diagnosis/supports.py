@@ -23,7 +23,7 @@ HINT = (
 def dropped_entries(case: Case, block: Block) -> Iterator[Diagnosis]:
     """Diagnose a Jacobian with some entries wrongly zero, and all others right, or most of them."""
     gone, added, changed, right = _counts(block)
-    if gone < 2 or added or right + changed < FEW or (changed and (2 * changed > gone or not _has_sums(block))):
+    if gone < 2 or added or right + changed < FEW or (changed and (2 * changed > gone or not _sums_up(block))):
         return
     if changed:
         others = f"{changed} others have lost a part"
@@ -43,7 +43,7 @@ def other_entries(case: Case, block: Block) -> Iterator[Diagnosis]:
     gone, added, changed, right = _counts(block)
     if changed or min(gone, added) < 2 or block.rows is None:
         return
-    if min(gone, added, right) >= FEW and _has_sums(block):
+    if min(gone, added, right) >= FEW and has_sums(block):
         if gone >= 2 * added:
             yield _missing(case, gone, right, f"{added} that should be zero are not, and all others are right")
             return
@@ -73,7 +73,19 @@ def constants(case: Case, block: Block) -> Iterator[Diagnosis]:
         return
     offsets = _distinct((block.claimed - block.right)[wrong], block.slack)
     values = _distinct(block.right[wrong], block.slack)
-    if len(offsets) > 2 or 2 * len(values) < number or number < FEW * len(offsets):
+    if 2 * len(values) < number or number < FEW * len(offsets):
+        return
+    if len(offsets) > 2:
+        least = min(map(abs, offsets))
+        if all(abs(offset / least - round(offset / least)) <= SAME for offset in offsets):
+            yield Diagnosis(
+                name="wrong-term",
+                message=f"{case.subject_line} is off by whole multiples of {least:.5g}, in {number} of the entries of "
+                "the Jacobian.",
+                fit=LEAST_FIT,
+                hint="Look for a rounding, a period, a nearest image or an index of the forward that the backward "
+                "does not apply.",
+            )
         return
     among = "" if number == int((wrong | (abs(block.right) > block.slack)).sum()) else f", in {number} of its entries"
     sizes = " or ".join(f"{size:.5g}" for size in offsets)
@@ -104,10 +116,16 @@ def _counts(block: Block) -> tuple[int, int, int, int]:
     return int(gone.sum()), int(added.sum()), int(changed.sum()), int(right.sum())
 
 
-def _has_sums(block: Block) -> bool:
+def has_sums(block: Block) -> bool:
     """Return True if some outputs depend on several of the inputs, and some inputs influence several outputs."""
     should = abs(block.right) > block.slack
     return int(should.sum(0).max()) > 1 and int(should.sum(1).max()) > 1
+
+
+def _sums_up(block: Block) -> bool:
+    """Return True if every output that depends on the inputs depends on several of them."""
+    number = (abs(block.right) > block.slack).sum(1)
+    return not bool((number == 1).any())
 
 
 def _distinct(numbers: Array, slack: Array) -> list[float]:

@@ -8,9 +8,10 @@ or all in the same proportion, factors of the inputs explain nothing: any wrong 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, permutations
+from typing import Any
 
 from gradproof.engine.diagnosis.block import Block
 from gradproof.engine.diagnosis.case import CERTAIN, SAME, Case
@@ -78,7 +79,7 @@ def exchanged(case: Case, block: Block) -> Iterator[Diagnosis]:
         if found and (times := _times(case, scaling, *found)):
             yield _scaled(case, scaling, times, on_inputs=on_inputs)
             return
-        forms = [("1", 1.0 + 0.0 * scaling.factors), *_functions(case, scaling)]
+        forms = [("1", 1.0 + 0.0 * scaling.factors), *functions_of(case.xp, _tensors(case, scaling))]
         for (text, above), (other, below) in permutations(forms, 2):
             if _multiple(scaling, above / below) == 1.0:
                 yield Diagnosis(
@@ -89,6 +90,10 @@ def exchanged(case: Case, block: Block) -> Iterator[Diagnosis]:
                     hint=f"Look for {other} in the derivative of the forward, and for what the backward multiplies by.",
                 )
                 return
+        if line := _line_of(scaling, forms[1:]):
+            name, text = line
+            yield Diagnosis(name=name, message=f"{case.subject_line} {text}.", fit=scaling.fit, hint=HINT)
+            return
         if (axes := _decisive_axes(case, scaling)) and _is_plausible(scaling.factors):
             dimensions = " and ".join(str(axis.number) for axis in axes)
             sizes = f"{float(scaling.factors.min()):.4g} to {float(scaling.factors.max()):.4g}"
@@ -194,6 +199,23 @@ def _decisive_axes(case: Case, scaling: Scaling) -> tuple[Axis, ...]:
     return ()
 
 
+def _line_of(scaling: Scaling, forms: Sequence[Form]) -> tuple[str, str] | None:
+    """Return a name, and what the factors are in words, if they or their inverses are 1 + b·f for one of the forms."""
+    factors = scaling.factors
+    if not bool((abs(factors) > TRACE).all()) or len(factors) < 2 * FEW or scaling.spread > TRACE:
+        return None
+    for inverse in (False, True):
+        wanted = (1 / factors if inverse else factors) - 1
+        for text, values in forms:
+            slope = float(wanted @ values) / float(values @ values)
+            if slope and float(abs(wanted - slope * values).max()) <= FEW * scaling.spread * float(abs(wanted).max()):
+                known = f"1 {'−' if slope < 0 else '+'} {abs(slope):.4g}·{text}"
+                if inverse:
+                    return "missing-term", f"lacks a term: the right one is this one times {known}"
+                return "wrong-factor", f"is {known} times the right one"
+    return None
+
+
 def _multiple(scaling: Scaling, form: Array) -> float:
     """Return the multiple of a form that the factors are, zero if they are none; 1.0 where it is one to the digits."""
     ratio = scaling.factors / form
@@ -238,16 +260,17 @@ def _alignments(shape: tuple[int, ...], whole: tuple[int, ...]) -> Iterator[tupl
             yield laid, f" along dimension {' and '.join(map(str, axes))}"
 
 
-def _functions(case: Case, scaling: Scaling) -> Iterator[Form]:
+def functions_of(xp: Any, tensors: Iterable[Form]) -> Iterator[Form]:
     """Yield tensors and common functions of them that are not zero anywhere."""
-    for path, tensor in _tensors(case, scaling):
+    for path, tensor in tensors:
         found = [(path, tensor), (f"(1 + {path})", 1 + tensor), (f"(1 − {path})", 1 - tensor)]
         found += [(f"{path}²", tensor * tensor), (f"(1 + {path}²)", 1 + tensor * tensor)]
-        found += [(f"(1 − {path}²)", 1 - tensor * tensor), (f"cos({path})", case.xp.cos(tensor))]
-        found += [(f"sin({path})", case.xp.sin(tensor)), (f"tanh({path})", case.xp.tanh(tensor))]
+        found += [(f"(1 − {path}²)", 1 - tensor * tensor), (f"cos({path})", xp.cos(tensor))]
+        found += [(f"sin({path})", xp.sin(tensor)), (f"tanh({path})", xp.tanh(tensor))]
         if bool((tensor > 0).all()):
-            found += [(f"√{path}", tensor**0.5), (f"log({path})", case.xp.log(tensor))]
+            found += [(f"√{path}", tensor**0.5), (f"log({path})", xp.log(tensor))]
         if float(abs(tensor).max()) < MANY:
             growing = math.e**tensor
             found += [(f"exp({path})", growing), (f"sigmoid({path})", growing / (1 + growing))]
+            found += [(f"sigmoid′({path})", growing / (1 + growing) ** 2)]
         yield from ((text, values) for text, values in found if bool((values != 0).all()))

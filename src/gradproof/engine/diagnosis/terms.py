@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from gradproof.engine.diagnosis.block import Block
-from gradproof.engine.diagnosis.case import CERTAIN, SAME, Case
+from gradproof.engine.diagnosis.case import CERTAIN, LEAST_FIT, SAME, Case
 from gradproof.engine.diagnosis.measurements import multiple_of
 from gradproof.engine.diagnosis.outer_products import crossed, groups
 from gradproof.engine.diagnosis.product_rule import PRODUCT, wrong_term
@@ -43,15 +43,9 @@ def residual(case: Case) -> Iterator[Diagnosis]:
         observed = [case.observed(operand * factor) for operand in operands]
         if multiple := multiple_of(observed, [-error for error in case.errors]):
             pairs = zip(case.errors, observed, strict=True)
-            yield Diagnosis(
-                name="missing-term",
-                message=f"{case.subject_line} lacks a term: {_times(multiple)}{text}.",
-                fit=case.fit(error + multiple * term for error, term in pairs),
-                hint=PRODUCT
-                if "value" in text
-                else "Look for a connection around the function, y = x + f(x), or "
-                "another term of the forward that the backward leaves out.",
-            )
+            fit = case.fit(error + multiple * term for error, term in pairs)
+            part_of_a_product = bool((abs(quotient - multiple) <= SAME * abs(multiple)).all())
+            yield _lacking(case, multiple, text, fit, added="value" not in text and not part_of_a_product)
         if factor is values and (multiple := multiple_of(observed, case.claimed)):
             yield Diagnosis(
                 name="missing-term",
@@ -59,6 +53,26 @@ def residual(case: Case) -> Iterator[Diagnosis]:
                 fit=CERTAIN * case.fit_claims(multiple * term for term in observed),
                 hint=PRODUCT,
             )
+
+
+def _lacking(case: Case, multiple: float, text: str, fit: float, *, added: bool) -> Diagnosis:
+    """Return the diagnosis of a term that is missing, or of one that is too large where it is `added` to another."""
+    if added and multiple < 0 and not math.isclose(multiple, -1, rel_tol=SAME):
+        return Diagnosis(
+            name="wrong-term",
+            message=f"{case.subject_line} has too much of a term: {_times(-multiple)}{text}.",
+            fit=fit,
+            hint="Look for a share, a rate or a step that the backward does not multiply this term by.",
+        )
+    return Diagnosis(
+        name="missing-term",
+        message=f"{case.subject_line} lacks a term: {_times(multiple)}{text}.",
+        fit=fit,
+        hint="Look for a connection around the function, y = x + f(x), or another term of the forward that the "
+        "backward leaves out."
+        if added
+        else PRODUCT,
+    )
 
 
 def _times(multiple: float) -> str:
@@ -121,7 +135,7 @@ def outer_product(case: Case, block: Block) -> Iterator[Diagnosis]:
     yield Diagnosis(
         name="missing-term" if missing else "wrong-term",
         message=f"{found} an outer product{where}: the term {SHARED} {cause}.",
-        fit=CERTAIN * fit,
+        fit=(CERTAIN if missing else LEAST_FIT / CERTAIN) * fit,  # to say that it may be either is less
         hint=SHARES,
     )
 

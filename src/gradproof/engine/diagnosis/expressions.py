@@ -1,0 +1,203 @@
+"""Terms that are simple expressions of inputs and outputs, such as 2·x·y² or cos(x): what claims lack, or have instead.
+
+The error of each wrong entry of the Jacobian is compared with products of powers of two tensors, laid along the
+dimensions of output and input. If each output depends on one input, common functions of the tensors are tried too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gradproof.engine.diagnosis.block import Block
+from gradproof.engine.diagnosis.case import LEAST_FIT, Case
+from gradproof.engine.diagnosis.index_maps import whole_of
+from gradproof.engine.diagnosis.monomials import Form, in_words
+from gradproof.engine.diagnosis.product_rule import PRODUCT
+from gradproof.engine.diagnosis.scale import named
+from gradproof.engine.diagnosis.tensor_factors import functions_of, spread_over
+from gradproof.engine.parts import Part
+from gradproof.engine.results import Diagnosis
+from gradproof.engine.subject import Array
+from gradproof.engine.thresholds import FEW, HANDFUL, MANY, TRACE
+
+POWERS = (1.0, -1.0, 2.0, -2.0, 0.5, -0.5)
+EXACT = TRACE**2 * 10  # relative, of an expression: 1e-5
+LIKELY = LEAST_FIT + (1 - LEAST_FIT) / 4  # more than what says where entries are wrong, less than what fits a law
+FORMULA = "Differentiate the forward term by term, and compare each with the backward: its factors, and their sums."
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """The wrong entries of a block: what is claimed, what is right, and tensors that may be in both."""
+
+    xp: Any
+    claimed: Array
+    right: Array
+    forms: list[Form]
+
+
+def left_out(case: Case, block: Block) -> Iterator[Diagnosis]:
+    """Diagnose errors that are a usual multiple of a product of tensors, where outputs depend on several inputs."""
+    yield from _left_out(case, _entries(case, block, alone=False))
+
+
+def left_out_of_each(case: Case, block: Block) -> Iterator[Diagnosis]:
+    """Diagnose errors that are a usual multiple of a product of functions, where each output depends on one input."""
+    yield from _left_out(case, _entries(case, block, alone=True))
+
+
+def _left_out(case: Case, entries: Entries | None) -> Iterator[Diagnosis]:
+    found = _product(entries, entries.right - entries.claimed) if entries else None
+    if entries is None or found is None:
+        return
+    text, multiple, values = found
+    times = named(abs(multiple), case) if abs(abs(multiple) - 1) > EXACT else ""
+    part = _share(entries, values) or 0.0
+    if times is None or abs(part + multiple) <= TRACE * abs(multiple):  # it should not be there at all
+        return
+    term = f"{'−' if multiple < 0 else ''}{times + ' times ' if times else ''}{text}"
+    missing = abs(part) <= TRACE * abs(multiple)
+    how = f"lacks a term: the slopes are off by {term}"
+    if not missing:
+        how = f"has {part:.4g} times {text} as a term, where it should be {part + multiple:.4g} times"
+    yield Diagnosis(
+        name="missing-term" if missing else "wrong-term",
+        message=f"{case.subject_line} {how}.",
+        fit=LIKELY,
+        hint=PRODUCT if missing else FORMULA,
+    )
+
+
+def of_two_terms(case: Case, block: Block) -> Iterator[Diagnosis]:
+    """Diagnose slopes a + b·f that have another a or b, for a function f of a tensor."""
+    entries = _entries(case, block, alone=True, whole=True)
+    if entries is None:
+        return
+    for text, values in entries.forms:
+        claimed, right = _line(values, entries.claimed), _line(values, entries.right)
+        if claimed is None or right is None:
+            continue
+        (constant, slope), (other, steepness) = claimed, right
+        unit = float(abs(values).max())
+        largest = max(abs(other), unit * abs(steepness))
+        same = [abs(constant - other) <= TRACE * largest, unit * abs(slope - steepness) <= TRACE * largest]
+        if sum(same) != 1 or unit * abs(steepness) <= TRACE * largest:
+            continue
+        absent = unit * abs(slope) <= TRACE * largest if same[0] else abs(constant) <= TRACE * largest
+        yield Diagnosis(
+            name="missing-term" if absent else "wrong-term",
+            message=f"{case.subject_line} is {constant:.4g} {_signed(slope)}·{text} times the incoming gradient, where "
+            f"it should be {other:.4g} {_signed(steepness)}·{text} times.",
+            fit=LIKELY,
+            hint=FORMULA,
+        )
+        return
+
+
+def _entries(case: Case, block: Block, *, alone: bool, whole: bool = False) -> Entries | None:
+    """Return the wrong entries, or all, with forms for the tensors; None if they are too few, or not known well enough.
+
+    `alone` says whether each output has to depend on one input.
+    """
+    parts = whole_of(case, block)
+    if parts is None or not case.reverse:
+        return None
+    output, own = parts
+    there = (abs(block.right) > block.slack) | block.wrong
+    if (int(there.sum(1).max()) <= 1) is not alone:
+        return None
+    xp, chosen = case.xp, there if whole else block.wrong
+    claimed, right = block.claimed[chosen], block.right[chosen]
+    scale = abs(right) + float(abs(right).max()) if whole else abs(right - claimed)
+    known = block.slack[chosen] <= EXACT * scale
+    if int(known.sum()) < 2 * FEW or int((~known).sum()) * MANY > int(known.sum()):
+        return None
+    joint = Part("", 0, output.size * own.size, (*output.shape, *own.shape), is_complex=False)
+    places = xp.arange(0, joint.size, device=block.right.device).reshape(output.size, own.size)[chosen][known]
+    few = slice(None, None, max(1, int(places.shape[0]) // HANDFUL))
+    tensors = spread_over(case, output, (places // own.size)[few]) if alone else spread_over(case, joint, places[few])
+    forms = _different(xp, functions_of(xp, tensors) if alone else tensors)
+    return Entries(xp, claimed[known][few], right[known][few], forms)
+
+
+def _different(xp: Any, forms: Iterator[Form]) -> list[Form]:
+    """Return forms that vary, without zeros and without repetitions."""
+    kept: list[Form] = []
+    for name, values in forms:
+        if not bool((xp.isfinite(values) & (values != 0)).all()) or float(abs(values - values[0]).max()) <= TRACE:
+            continue
+        if not any(float(abs(values - other).max()) <= EXACT * float(abs(values).max()) for _, other in kept):
+            kept.append((name, values))
+        if len(kept) == HANDFUL:
+            break
+    return kept
+
+
+def _product(entries: Entries, numbers: Array) -> tuple[str, float, Array] | None:
+    """Return a product of powers of one or two forms, in words, that some numbers are a multiple of; the simplest."""
+    xp, forms = entries.xp, entries.forms
+    distinct = len({f"{number:.4e}" for number in numbers.tolist()})
+    if not forms or bool((numbers == 0).any()) or distinct <= FEW:
+        return None
+    wanted = xp.log(abs(numbers))
+    wanted = wanted - wanted[0]
+    logarithms = xp.stack([xp.log(abs(values)) for _, values in forms])
+    powers = [(k, power) for power in POWERS for k in range(len(forms))]
+    table = xp.stack([power * (logarithms[k] - logarithms[k][0]) for k, power in powers])
+    ones = [
+        ((k, power),)
+        for (k, power), off in zip(powers, xp.amax(abs(table - wanted), 1).tolist(), strict=True)
+        if off <= EXACT
+    ]
+    twos = []
+    for number, first in enumerate(powers if distinct >= 2 * FEW else ()):
+        left = table[: number + 1] + table[number] - wanted
+        near = [k for k, off in enumerate(xp.amax(abs(left), 1).tolist()) if off <= 2 * EXACT]
+        twos += [(powers[k], first) for k in near if powers[k][0] != first[0]]
+    for chosen in [*ones, *sorted(twos, key=_weight)]:
+        values = math.prod((_power(forms[k][1], power) for k, power in chosen), start=1.0 + 0.0 * numbers)
+        ratio = numbers / values
+        multiple = float(ratio.sum()) / len(ratio)
+        if multiple and float(abs(ratio - multiple).max()) <= 2 * EXACT * abs(multiple):
+            return in_words([forms[k][0] for k, _ in chosen], [power for _, power in chosen]), multiple, values
+    return None
+
+
+def _weight(chosen: Sequence[tuple[int, float]]) -> float:
+    """Return how complicated a product is."""
+    return sum(abs(power) + (power != round(power)) for _, power in chosen)
+
+
+def _power(values: Array, power: float) -> Array:
+    return values**power if power == round(power) else abs(values) ** power
+
+
+def _share(entries: Entries, values: Array) -> float | None:
+    """Return the multiple of some values in the claims, if these are a sum of it and of a multiple of another form."""
+    for _, other in entries.forms:
+        if fitted := _sum_of_two(other, values, entries.claimed):
+            return fitted[1]
+    return None
+
+
+def _line(values: Array, numbers: Array) -> tuple[float, float] | None:
+    """Return a and b if numbers are a + b·values, else None."""
+    return _sum_of_two(1.0 + 0.0 * values, values, numbers)
+
+
+def _sum_of_two(one: Array, two: Array, numbers: Array) -> tuple[float, float] | None:
+    """Return the multiples of two vectors that some numbers are the sum of, else None."""
+    (a, b, c), (x, y) = (one @ one, one @ two, two @ two), (one @ numbers, two @ numbers)
+    determinant = float(a * c - b * b)
+    if not determinant > TRACE**2 * float(a * c) or len(numbers) < 2 * FEW:
+        return None
+    first, second = float(c * x - b * y) / determinant, float(a * y - b * x) / determinant
+    off = float(abs(first * one + second * two - numbers).max())
+    return (first, second) if off <= EXACT * float(abs(numbers).max()) else None
+
+
+def _signed(number: float) -> str:
+    return f"{'−' if number < 0 else '+'} {abs(number):.4g}"
