@@ -77,6 +77,20 @@ def _edited(change: Callable[[Tensor], object]) -> Callable[[Tensor], Tensor]:
     return bug
 
 
+class _LoneEntry:
+    """Multiplies one entry by 1.5, in every call the same one: that which is largest in the first gradient."""
+
+    place: int | None = None
+
+    def __call__(self, gradient: Tensor) -> Tensor:
+        if self.place is None:
+            self.place = int(gradient.abs().argmax())
+        wrong = gradient.clone()
+        wrong.view(-1)[self.place] *= 1.5
+        return wrong
+
+
+LONE = _LoneEntry()
 BUGS: dict[str, Callable[[Tensor], Tensor]] = {
     "zero": torch.zeros_like,
     "doubled": lambda g: 2 * g,
@@ -88,7 +102,8 @@ BUGS: dict[str, Callable[[Tensor], Tensor]] = {
     "+ 10 %": lambda g: 1.1 * g,
     "missing term": lambda g: g + 0.5 * g.mean(-1, keepdim=True) + 0.1 * g.abs().mean(),
     "wrong reduction": lambda g: g / 3,
-    "one entry × 1.5": _edited(lambda g: g.view(-1)[g.abs().argmax()].mul_(1.5)),
+    "one entry × 1.5": LONE,
+    "the largest × 1.5": _edited(lambda g: g.view(-1)[g.abs().argmax()].mul_(1.5)),
 }
 RIGHT = "right"
 SCATTER = numpy.random.default_rng(0)
@@ -204,14 +219,14 @@ class Case:
     def checked(self) -> gradproof.Report:
         """Check the kernel at a random point."""
         torch.manual_seed(zlib.crc32(f"{self.function}{self.dtype}".encode()))
-        x = torch.randn(self.rows, self.columns).to(self.dtype).requires_grad_()
+        x, LONE.place = torch.randn(self.rows, self.columns).to(self.dtype).requires_grad_(), None
         kernel = KINDS[self.kind](FUNCTIONS[self.function], self.bug)
         return gradproof.check(kernel, x, seed=zlib.crc32(self.bug.encode()) % 1000)
 
     def share(self) -> float:
         """The norm of the planted error over that of the gradient."""
         torch.manual_seed(zlib.crc32(f"{self.function}{self.dtype}".encode()))
-        x = torch.randn(self.rows, self.columns).to(self.dtype)
+        x, LONE.place = torch.randn(self.rows, self.columns).to(self.dtype), None
         value = FUNCTIONS[self.function](x.float())
         right = _gradient(FUNCTIONS[self.function], x, torch.randn_like(value), RIGHT)
         return float((BUGS[self.bug](right) - right).norm() / right.norm())
