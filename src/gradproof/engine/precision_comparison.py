@@ -261,25 +261,27 @@ def _allowances(
 
     Vectors are long: few are held at a time, and those that are made here are written over.
     """
-    yield _rounding_of(subject, abs(truth)), False
+    yield _rounding_of(subject, abs(truth)), False  # infinite where the truth is
     squares = truth * truth
     for number in range(FEW):
         other = product(subject, random_operand(wide, seed + 2 + number))
         squares += other * other
         del other
         if number == 1:  # hardly an entry is small for three incoming gradients
-            yield _rounding_of(subject, squares**0.5), False
+            known = subject.arrays.where(squares < math.inf, squares, 0.0)
+            yield _rounding_of(subject, known**0.5), False
+            del known
     squares /= 1 + FEW
     yield _last_allowance(subject, wide, operand, truth, squares, seed), True
 
 
 def _rounding_of(subject: Subject, sizes: Array) -> Array:
-    """Return the rounding of entries, given the root of the sum of what is known of their squares; zero if infinite."""
+    """Return the rounding of entries, given the root of the sum of what is known of their squares."""
     numbers = subject.numbers
     sizes *= ROUNDINGS * numbers.precision / math.sqrt(1 + FEW)
     if numbers.tiny:
         sizes += ROUNDINGS * numbers.tiny
-    return subject.arrays.where(sizes < math.inf, sizes, 0.0)
+    return sizes
 
 
 def _last_allowance(subject: Subject, wide: Subject, operand: Array, truth: Array, squares: Array, seed: int) -> Array:
