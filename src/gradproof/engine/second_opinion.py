@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from gradproof.engine.diagnosis.along_segments import diagnoses
 from gradproof.engine.estimators.noise import SINGLE, binades, on_a_grid
-from gradproof.engine.estimators.question import Question
+from gradproof.engine.estimators.problem import Problem
 from gradproof.engine.estimators.rounding import precision_shown
-from gradproof.engine.estimators.segment import SegmentOutcome, SegmentResult, question_of, segment_test
+from gradproof.engine.estimators.segment import SegmentOutcome, SegmentResult, problem_of, segment_test
 from gradproof.engine.estimators.steps import FINEST, RATIO, first_step
 from gradproof.engine.localisation.segment_blocks import in_parts
 from gradproof.engine.localisation.segment_region import Region, region_of
@@ -42,7 +42,7 @@ def with_second_opinion(judgement: Judgement, subject: Subject, seed: int, optio
         return judgement
     result = segments_of(subject, seed, options)
     if result is not None and subject.numbers.precision > ENOUGH and _is_open(result):
-        result = in_parts(_question(subject, seed, options), result, seed, options)
+        result = in_parts(_problem(subject, seed, options), result, seed, options)
     if result is not None and result.outcome is SegmentOutcome.DISAGREES:
         quantised = _quantisers(subject, seed, result.half_width)
         if bool(quantised.any()):
@@ -50,11 +50,11 @@ def with_second_opinion(judgement: Judgement, subject: Subject, seed: int, optio
             result = segments_of(subset(subject, rest), seed, options, result.moving) if rest.shape[0] else None
         if result is None or result.outcome is not SegmentOutcome.DISAGREES:
             return judgement
-        question = _question(subject, seed, options)
-        region = region_of(question, result, seed)
+        problem = _problem(subject, seed, options)
+        region = region_of(problem, result, seed)
         finding = segment_finding(subject, result, region)
         with suppress(DerivativeError):  # a diagnosis that fails must not lose the finding
-            finding = replace(finding, diagnoses=diagnoses(question, result, region, seed))
+            finding = replace(finding, diagnoses=diagnoses(problem, result, region, seed))
         return replace(judgement, findings=(finding,))
     if result is None or result.outcome is not SegmentOutcome.AGREES:
         return judgement if result is None or rough or not _is_empty(subject, result, seed) else _hidden(judgement)
@@ -109,8 +109,8 @@ def _is_open(result: SegmentResult) -> bool:
     return result.outcome is not SegmentOutcome.DISAGREES and not math.isnan(result.half_width)
 
 
-def _question(subject: Subject, seed: int, options: Probing) -> Question:
-    return question_of(subject, seed, options.rtol, options.atol)
+def _problem(subject: Subject, seed: int, options: Probing) -> Problem:
+    return problem_of(subject, seed, options.rtol, options.atol)
 
 
 def _quantisers(subject: Subject, seed: int, width: float) -> Array:

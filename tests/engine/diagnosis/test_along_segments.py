@@ -6,7 +6,7 @@ from torch.nn import functional
 
 import gradproof
 from gradproof.engine.diagnosis.along_segments import diagnoses
-from gradproof.engine.estimators.segment import SegmentOutcome, question_of, segment_test
+from gradproof.engine.estimators.segment import SegmentOutcome, problem_of, segment_test
 from gradproof.engine.localisation.segment_blocks import in_parts
 from gradproof.engine.localisation.segment_region import region_of
 from gradproof.engine.options import Probing
@@ -37,12 +37,12 @@ def edited(change):
 def named(function, spoil, dtype, seed=0):
     draw = torch.Generator().manual_seed(seed)
     x = torch.randn(ROWS, COLUMNS, generator=draw).to(dtype).requires_grad_()
-    question = question_of(TorchSubject.of(refusing_double(function, spoil), x, None), seed, 0.0, 0.0)
-    result = segment_test(question.subject, seed=seed)
+    problem = problem_of(TorchSubject.of(refusing_double(function, spoil), x, None), seed, 0.0, 0.0)
+    result = segment_test(problem.subject, seed=seed)
     if result.outcome is not SegmentOutcome.DISAGREES:
-        result = in_parts(question, result, seed, Probing())
+        result = in_parts(problem, result, seed, Probing())
     assert result.outcome is SegmentOutcome.DISAGREES
-    found = diagnoses(question, result, region_of(question, result, seed), seed)
+    found = diagnoses(problem, result, region_of(problem, result, seed), seed)
     return [(each.name, each.message) for each in found]
 
 

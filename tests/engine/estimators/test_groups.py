@@ -6,16 +6,16 @@ from benchmarks.kernels import BUGS, FUNCTIONS, KINDS, RIGHT
 
 from gradproof.engine.estimators.groups import groups_of
 from gradproof.engine.estimators.groupwise import residuals_along
-from gradproof.engine.estimators.question import Alignment
-from gradproof.engine.estimators.segment import question_of
+from gradproof.engine.estimators.problem import Alignment
+from gradproof.engine.estimators.segment import problem_of
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
 ROWS, COLUMNS, WIDTH = 32, 48, 0.3
 
 
-def question(function, dtype=torch.bfloat16, rows=ROWS):
+def problem(function, dtype=torch.bfloat16, rows=ROWS):
     point = torch.randn(rows, COLUMNS, generator=torch.Generator().manual_seed(0)).to(dtype)
-    return question_of(TorchSubject.of(function, point.requires_grad_(), None), 0, 0.0, 0.0)
+    return problem_of(TorchSubject.of(function, point.requires_grad_(), None), 0, 0.0, 0.0)
 
 
 def kernel(name, bug=RIGHT):
@@ -23,7 +23,7 @@ def kernel(name, bug=RIGHT):
 
 
 def groups(function):
-    found = groups_of(question(function), 0, WIDTH)
+    found = groups_of(problem(function), 0, WIDTH)
     return found and (found.inputs.count, int(found.separate.sum()), set(found.covered))
 
 
@@ -49,7 +49,7 @@ def test_a_claim_that_depends_on_everything_does_not_hide_the_groups():
 
 
 def largest_excess(name, bug, dtype):
-    asked = question(kernel(name, bug), dtype, rows=128)
+    asked = problem(kernel(name, bug), dtype, rows=128)
     found = residuals_along(asked, groups_of(asked, 0, WIDTH), 0, WIDTH, Alignment.RANDOM)
     return float(found.excess.max())
 
@@ -62,7 +62,7 @@ def test_a_wrong_tile_stands_out_of_its_groups_and_a_right_rule_lies_within(name
 
 
 def test_the_groups_outside_their_bars_are_named_worst_first():
-    asked = question(kernel("tanh", "last rows"))
+    asked = problem(kernel("tanh", "last rows"))
     found = residuals_along(asked, groups_of(asked, 0, WIDTH), 0, WIDTH, Alignment.RANDOM)
     worst = [mask.nonzero().flatten() for mask in found.worst(3)]
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from gradproof.engine.estimators.segment import SegmentOutcome, question_of, segment_test
+from gradproof.engine.estimators.segment import SegmentOutcome, problem_of, segment_test
 from gradproof.engine.localisation.segment_blocks import in_parts
 from gradproof.engine.localisation.segment_region import region_of
 from gradproof.engine.options import Probing
@@ -35,16 +35,16 @@ def spoiled(where, factor):
     return spoil
 
 
-def question_about(function, spoil, dtype=torch.bfloat16):
+def problem_about(function, spoil, dtype=torch.bfloat16):
     x = torch.randn(ROWS, COLUMNS, generator=torch.Generator().manual_seed(0)).to(dtype).requires_grad_()
-    return question_of(TorchSubject.of(refusing_double(function, spoil), x, None), 0, 0.0, 0.0)
+    return problem_of(TorchSubject.of(refusing_double(function, spoil), x, None), 0, 0.0, 0.0)
 
 
-def judged(question):
-    result = segment_test(question.subject, seed=0)
+def judged(problem):
+    result = segment_test(problem.subject, seed=0)
     if result.outcome is SegmentOutcome.DISAGREES:
         return result
-    return in_parts(question, result, 0, Probing())
+    return in_parts(problem, result, 0, Probing())
 
 
 BUGS = {
@@ -66,11 +66,11 @@ BUGS = {
 )
 def test_a_wrong_part_is_found_and_lies_within_what_is_named(function, bug):
     where, factor = BUGS[bug]
-    question = question_about(function, spoiled(where, factor))
+    problem = problem_about(function, spoiled(where, factor))
 
-    result = judged(question)
+    result = judged(problem)
     assert result.outcome is SegmentOutcome.DISAGREES
-    region = region_of(question, result, 0)
+    region = region_of(problem, result, 0)
 
     wrong = torch.zeros(ROWS, COLUMNS)
     wrong[where] = 1.0
@@ -79,19 +79,19 @@ def test_a_wrong_part_is_found_and_lies_within_what_is_named(function, bug):
 
 @pytest.mark.parametrize("function", [rms_norm, mixed_rows])
 def test_right_gradients_do_not_disagree(function):
-    assert judged(question_about(function, lambda gradient: gradient)).outcome is not SegmentOutcome.DISAGREES
+    assert judged(problem_about(function, lambda gradient: gradient)).outcome is not SegmentOutcome.DISAGREES
 
 
 def test_a_wrong_column_is_named_as_a_block():
-    question = question_about(functional.gelu, spoiled(BUGS["last column zero"][0], 0.0))
+    problem = problem_about(functional.gelu, spoiled(BUGS["last column zero"][0], 0.0))
 
-    region = region_of(question, judged(question), 0)
+    region = region_of(problem, judged(problem), 0)
 
     assert [span for axis, span in region.box.items() if axis.number == 1] == [(COLUMNS - 1, COLUMNS)]
 
 
 def test_claims_that_add_up_do_not_widen_the_bars_of_those_that_do_not():
     """The first segment has random signs: its noise is that of roundings, by the root of their number."""
-    result = segment_test(question_about(rms_norm, lambda gradient: gradient).subject, seed=0)
+    result = segment_test(problem_about(rms_norm, lambda gradient: gradient).subject, seed=0)
 
     assert result.bar < 2e-2 * math.sqrt(ROWS * COLUMNS)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from gradproof.engine.estimators.question import Alignment, Question
+from gradproof.engine.estimators.problem import Alignment, Problem
 from gradproof.engine.estimators.quick import GAUSS, QuickSegment, quick_segment
 from gradproof.engine.estimators.segment import SegmentResult
 from gradproof.engine.localisation.segment_region import Region
@@ -37,19 +37,19 @@ class _Segments:
         return math.hypot(*left) / whole if whole else math.inf
 
 
-def diagnoses(question: Question, result: SegmentResult, region: Region, seed: int) -> tuple[Diagnosis, ...]:
+def diagnoses(problem: Problem, result: SegmentResult, region: Region, seed: int) -> tuple[Diagnosis, ...]:
     """Return what a disagreement along segments looks like: zero, a sign, a factor, a shift, a block; at most one."""
     scattered = region.part is None and result.moving is not None
     if region.count < FEW or scattered:
         return ()
-    segments = _segments(question, result, region.mask, seed)
-    found = list(_of_size(segments, question.subject, region)) if segments else []
-    found = found or list(_shifted(question, result, region, seed))
+    segments = _segments(problem, result, region.mask, seed)
+    found = list(_of_size(segments, problem.subject, region)) if segments else []
+    found = found or list(_shifted(problem, result, region, seed))
     return tuple(found or _block(region))
 
 
-def _segments(question: Question, result: SegmentResult, moving: Array, seed: int) -> _Segments | None:
-    varied, seeds = replace(question, moving=moving), range(seed, seed + SEGMENTS)
+def _segments(problem: Problem, result: SegmentResult, moving: Array, seed: int) -> _Segments | None:
+    varied, seeds = replace(problem, moving=moving), range(seed, seed + SEGMENTS)
     looks = (quick_segment(varied, each, result.half_width, result.unsmooth, Alignment.RANDOM) for each in seeds)
     seen = [each for each in looks if each is not None]
     return _Segments(seen) if len(seen) == SEGMENTS else None
@@ -84,9 +84,9 @@ def _of_size(segments: _Segments, subject: Subject, region: Region) -> Iterator[
     )
 
 
-def _shifted(question: Question, result: SegmentResult, region: Region, seed: int) -> Iterator[Diagnosis]:
+def _shifted(problem: Problem, result: SegmentResult, region: Region, seed: int) -> Iterator[Diagnosis]:
     """Diagnose claims that are right for the neighbour along a dimension, of a tensor that is wrong throughout."""
-    subject, part = question.subject, region.part
+    subject, part = problem.subject, region.part
     axes = [axis for axis in part.axes if axis.length > FEW] if part else []
     if part is None or not axes or _where(region) or subject.mode == "forward":
         return
@@ -94,7 +94,7 @@ def _shifted(question: Question, result: SegmentResult, region: Region, seed: in
     for axis in axes:  # what is shifted in at the ends is unknown
         index = axis.indices(subject.arrays, part.size, subject.point)
         part.of(inner)[(index == 0) | (index == axis.length - 1)] = 0.0
-    segments = _segments(question, result, inner, seed)
+    segments = _segments(problem, result, inner, seed)
     if segments is None:
         return
     claims = [part.of(_claim(subject, each)) for each in segments.looks]

@@ -13,7 +13,7 @@ from functools import partial
 from math import prod
 
 from gradproof.engine.estimators.noise import last_places
-from gradproof.engine.estimators.question import Question, claimed_parts, cotangent_of, value_at
+from gradproof.engine.estimators.problem import Problem, claimed_parts, cotangent_of, value_at
 from gradproof.engine.parts import Part, parts_of
 from gradproof.engine.subject import Array, Frame, Step
 from gradproof.engine.thresholds import CLEARLY, MANY, UNRESOLVED
@@ -55,13 +55,13 @@ class Groups:
     covered: frozenset[int]
 
 
-def groups_of(question: Question, seed: int, width: float) -> Groups | None:
+def groups_of(problem: Problem, seed: int, width: float) -> Groups | None:
     """Find the smallest groups of at least `MANY` coordinates of which half or more are separate; None without any."""
-    subject = question.subject
+    subject = problem.subject
     step = subject.direction(seed, Step(width))
     together, coarsest = value_at(subject, 1.0 + 0 * subject.centre, step), None
     for covered, inputs, outputs in _candidates(subject.inputs, subject.outputs):
-        separate, claimed = _separate(question, inputs, outputs, step, together)
+        separate, claimed = _separate(problem, inputs, outputs, step, together)
         if float(separate.sum()) >= UNRESOLVED * inputs.count:
             coarsest = Groups(inputs=inputs, outputs=outputs, separate=separate, covered=covered)
             if claimed:
@@ -69,13 +69,13 @@ def groups_of(question: Question, seed: int, width: float) -> Groups | None:
     return coarsest
 
 
-def _separate(question: Question, inputs: Cells, outputs: Cells, step: Array, together: Array) -> tuple[Array, bool]:
+def _separate(problem: Problem, inputs: Cells, outputs: Cells, step: Array, together: Array) -> tuple[Array, bool]:
     """Return one for the groups whose values and claims do not depend on half of the others, and zero for the rest.
 
     Dependences below the noise of single values are seen in claims, but wrong claims may depend on anything.
     """
-    subject, xp = question.subject, question.subject.arrays
-    noise = outputs.sums(last_places(subject, together) ** 2 + question.scatter)
+    subject, xp = problem.subject, problem.subject.arrays
+    noise = outputs.sums(last_places(subject, together) ** 2 + problem.scatter)
     separate, claimed = 1.0 + 0 * noise, True
     for number in range(2):  # random halves move alone: what depends on many others is found by the first
         part, below = inputs.parts[0]
@@ -93,7 +93,7 @@ def _separate(question: Question, inputs: Cells, outputs: Cells, step: Array, to
         else:
             squares = inputs.sums(claimed_parts(subject, cotangent * seen, 0 * step, step) ** 2)
         total = float((chosen * squares).sum() / chosen.sum())
-        claimed = claimed and not bool(((1 - chosen) * separate * squares > question.claim_noise**2 * total).any())
+        claimed = claimed and not bool(((1 - chosen) * separate * squares > problem.claim_noise**2 * total).any())
     return separate, claimed
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from gradproof.engine.estimators.groups import Groups
 from gradproof.engine.estimators.noise import QUARTIC, difference, last_places
 from gradproof.engine.estimators.panels import KINK, NODES, ONE_JUMP, PANEL_ENDS, UNEXPLAINED, unevenness
-from gradproof.engine.estimators.question import Alignment, Chord, Question, shortest
+from gradproof.engine.estimators.problem import Alignment, Chord, Problem, shortest
 from gradproof.engine.results import least_error
 from gradproof.engine.subject import Array
 from gradproof.engine.thresholds import CLEARLY, MARGIN
@@ -61,12 +61,12 @@ class Residuals:
 
 
 def residuals_along(
-    question: Question, groups: Groups, seed: int, width: float, alignment: Alignment
+    problem: Problem, groups: Groups, seed: int, width: float, alignment: Alignment
 ) -> Residuals | None:
     """Hold every group's claimed change against its change in value; None where either is not finite."""
-    subject, xp = question.subject, question.subject.arrays
+    subject, xp = problem.subject, problem.subject.arrays
     inside = 1.0 * (groups.inputs.spread(subject.point, 1.0 + 0 * groups.separate) > 0)
-    chord = Chord.drawn(replace(question, moving=inside), seed, width)
+    chord = Chord.drawn(replace(problem, moving=inside), seed, width)
     weights = chord.cotangent * groups.outputs.spread(subject.centre, groups.separate)
     chord = replace(chord, cotangent=weights).aligned(alignment)
     cotangent, ends = chord.cotangent, [chord.value(t) for t in PANEL_ENDS]
@@ -74,7 +74,7 @@ def residuals_along(
     measured = sums(cotangent * (ends[-1] - ends[0]))
     size = sums((cotangent * (ends[-1] - ends[0])) ** 2)
     last = [sums((cotangent * last_places(subject, end)) ** 2) for end in (ends[0], ends[-1])]
-    scatter = sums(question.scatter * cotangent**2)
+    scatter = sums(problem.scatter * cotangent**2)
     noise = sum(xp.maximum(_shared(xp, scatter, each), each) for each in last)
     rounded = 70 * (noise / 2 + unevenness(chord) * size)
     rough = xp.maximum(sums((cotangent * difference(ends, QUARTIC)) ** 2) - rounded, 0 * size) / ONE_JUMP
@@ -91,7 +91,7 @@ def residuals_along(
         return None
     scattered = _shared(xp, sum(each**2 for each in unexplained) / len(UNEXPLAINED), squares)
     jumps = xp.maximum(_shared(xp, rough, size) - KINK * scattered, 0 * size)
-    rounding = question.claim_noise**2 * squares + (subject.numbers.precision * claimed / (2 * CLEARLY)) ** 2
+    rounding = problem.claim_noise**2 * squares + (subject.numbers.precision * claimed / (2 * CLEARLY)) ** 2
     chance = math.hypot(CLEARLY, math.sqrt(2 * math.log(groups.inputs.count)))  # the largest of so many deviates
     bar = chance * (jumps + scattered / len(NODES) + noise + rounding) ** 0.5
     return Residuals(

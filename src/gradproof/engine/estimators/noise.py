@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 
 from gradproof.engine.contraction import CLAIM_ACCURACY
-from gradproof.engine.estimators.question import Question, claimed_parts, cotangent_of, direction_of, value_at
+from gradproof.engine.estimators.problem import Problem, claimed_parts, cotangent_of, direction_of, value_at
 from gradproof.engine.estimators.rounding import precision_shown
 from gradproof.engine.subject import Array, Subject
 from gradproof.engine.thresholds import CLEARLY, FEW, MANY, SAMPLE
@@ -27,17 +27,17 @@ def difference(values: Sequence[Array], weights: Sequence[float]) -> Array:
     return sum(weight * value for weight, value in zip(weights, values, strict=True))
 
 
-def scatter_around(question: Question, seed: int) -> Array:
+def scatter_around(problem: Problem, seed: int) -> Array:
     """Estimate the variance of the noise of every value, from values a few units in the last place from the point.
 
     Of five equispaced values the cubic and the quartic differences are noise: the function itself is quadratic there.
     """
-    subject = question.subject
+    subject = problem.subject
     times = 1 + int(FEW / effective_count(value_at(subject, cotangent_of(subject, seed), 0 * subject.point)))
     scatter = 0 * subject.centre
     for number in range(times):
         width = (1 + number) * CLEARLY * subject.numbers.precision
-        step, cotangent = direction_of(question, seed + number, width), cotangent_of(subject, seed)
+        step, cotangent = direction_of(problem, seed + number, width), cotangent_of(subject, seed)
         values = [value_at(subject, cotangent, t * step) for t in FIVE]
         scatter = scatter + (difference(values, CUBIC) ** 2 / 10 + difference(values, QUARTIC) ** 2 / 70) / 2
     return subject.arrays.where(subject.arrays.isfinite(scatter), scatter / times, 0.0)
@@ -50,14 +50,14 @@ def contracted_scatter(subject: Subject, cotangent: Array, place: Array, step: A
     return scatter if math.isfinite(scatter) else 0.0
 
 
-def noise_of_claims(question: Question, seed: int) -> float:
+def noise_of_claims(problem: Problem, seed: int) -> float:
     """Estimate the standard deviation of a claim by the rule's own rounding, relative to its contributions.
 
     The operand, a cotangent or a direction, is varied by a few units in the last place. The rule is linear in it, so
     that a second difference is noise. The noise of an entry is at least the rounding in its last place.
     """
-    subject = question.subject
-    step, cotangent = direction_of(question, seed, 1.0), cotangent_of(subject, seed)
+    subject = problem.subject
+    step, cotangent = direction_of(problem, seed, 1.0), cotangent_of(subject, seed)
     asked = step if subject.mode == "forward" else cotangent
     beside = asked * (1 + CLEARLY * subject.numbers.precision)
     frame = subject.inputs if subject.mode == "forward" else subject.outputs
@@ -79,15 +79,15 @@ def effective_count(values: Array) -> float:
     return float(squares.sum() ** 2 / (squares @ squares))
 
 
-def deviations(question: Question, value: Array) -> Array:
+def deviations(problem: Problem, value: Array) -> Array:
     """Return the standard deviation of the rounding of every output: in its last place, or as its scatter shows."""
-    return question.subject.arrays.maximum(last_places(question.subject, value), question.scatter**0.5)
+    return problem.subject.arrays.maximum(last_places(problem.subject, value), problem.scatter**0.5)
 
 
-def variance_of(question: Question, value: Array, cotangent: Array) -> float:
+def variance_of(problem: Problem, value: Array, cotangent: Array) -> float:
     """Return the variance of ⟨u, f⟩ by the last places of the values, or by their scatter where that is more."""
     squares = cotangent**2
-    return max(float(last_places(question.subject, value) ** 2 @ squares), float(question.scatter @ squares))
+    return max(float(last_places(problem.subject, value) ** 2 @ squares), float(problem.scatter @ squares))
 
 
 def last_places(subject: Subject, value: Array) -> Array:

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from gradproof.engine.contraction import SPREAD
 from gradproof.engine.estimators.noise import QUANTUM, QUARTIC, difference, last_places, variance_of
-from gradproof.engine.estimators.question import Alignment, Chord, Question, place_of, shortest
+from gradproof.engine.estimators.problem import Alignment, Chord, Problem, place_of, shortest
 from gradproof.engine.subject import Array, Subject
 from gradproof.engine.thresholds import CLEARLY
 
@@ -142,18 +142,18 @@ class Segment:
 
 
 def values_along(
-    question: Question, seed: int, width: float, alignment: Alignment = Alignment.RANDOM
+    problem: Problem, seed: int, width: float, alignment: Alignment = Alignment.RANDOM
 ) -> SegmentValues | None:
     """Evaluate the function along a random segment of this half-width; None where it is undefined."""
-    subject = question.subject
-    chord = Chord.drawn(question, seed, width).aligned(alignment, question.moving)
+    subject = problem.subject
+    chord = Chord.drawn(problem, seed, width).aligned(alignment, problem.moving)
     cotangent, ends = chord.cotangent, tuple(map(chord.value, PANEL_ENDS))
     if not all(bool(subject.arrays.isfinite(value).all()) for value in ends):
         return None
     fourth, change = cotangent * difference(ends, QUARTIC), cotangent * (ends[-1] - ends[0])
     square = float(change @ change)
-    affected = affected_by(subject, ends, cotangent) if question.moving is not None else cotangent
-    noise = variance_of(question, ends[0], affected) + variance_of(question, ends[-1], affected)
+    affected = affected_by(subject, ends, cotangent) if problem.moving is not None else cotangent
+    noise = variance_of(problem, ends[0], affected) + variance_of(problem, ends[-1], affected)
     uneven = unevenness(chord) * square
     jumps = float(fourth @ fourth) - 70 * (noise / 2 + uneven)
     return SegmentValues(
@@ -184,18 +184,18 @@ def affected_by(subject: Subject, ends: tuple[Array, ...], cotangent: Array) -> 
     return xp.where(moved, cotangent, 0.0)
 
 
-def hidden_by_rounding(question: Question, chord: Chord, affected: Array, value: Array) -> float:
+def hidden_by_rounding(problem: Problem, chord: Chord, affected: Array, value: Array) -> float:
     """Return the change that is claimed of the outputs that are not affected, or less if their rounding hides less."""
     hidden = chord.subject.arrays.where(affected == 0, chord.cotangent, 0.0)
     if not bool((hidden != 0).any()):
         return 0.0
     claimed = float(chord.with_cotangent(hidden).claimed_parts(0.0, chord.across()).sum())
-    return min(abs(claimed), CLEARLY * math.sqrt(2 * variance_of(question, value, hidden)))
+    return min(abs(claimed), CLEARLY * math.sqrt(2 * variance_of(problem, value, hidden)))
 
 
-def claims_along(question: Question, values: SegmentValues) -> Segment | None:
+def claims_along(problem: Problem, values: SegmentValues) -> Segment | None:
     """Compute the claims at the nodes of a segment; return None where one is not finite."""
-    subject, chord = question.subject, values.chord
+    subject, chord = problem.subject, values.chord
     across = chord.across()
     claims = [chord.claimed_parts(t, across) for t in NODES]
     nodes = tuple(float(parts.sum()) for parts in claims)
@@ -214,16 +214,16 @@ def claims_along(question: Question, values: SegmentValues) -> Segment | None:
         nodes=nodes,
         scatter=math.fsum(coefficient**2 for coefficient in coefficients) / len(coefficients),
         size=size,
-        rounding=math.hypot(question.claim_noise * size, bias),
-        tolerated=question.rtol * max(SPREAD * size, claimed)
-        + question.atol * max(SPREAD * math.sqrt(float(across @ across)), together * float(abs(across).sum())),
+        rounding=math.hypot(problem.claim_noise * size, bias),
+        tolerated=problem.rtol * max(SPREAD * size, claimed)
+        + problem.atol * max(SPREAD * math.sqrt(float(across @ across)), together * float(abs(across).sum())),
         largest_contribution=float(contributions.max()),
         largest_entry=float(entries.max()) / (1.0 if subject.mode == "reverse" else least),
         shortest=least,
     )
     if segment.excess <= 1:
         return segment
-    return replace(segment, unseen=hidden_by_rounding(question, chord, values.affected, values.ends[2]))
+    return replace(segment, unseen=hidden_by_rounding(problem, chord, values.affected, values.ends[2]))
 
 
 def unevenness(chord: Chord) -> float:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from gradproof.engine.estimators.noise import variance_of
 from gradproof.engine.estimators.panels import affected_by, hidden_by_rounding
-from gradproof.engine.estimators.question import Alignment, Chord, Question, shortest
+from gradproof.engine.estimators.problem import Alignment, Chord, Problem, shortest
 from gradproof.engine.results import least_error
 from gradproof.engine.subject import Array
 from gradproof.engine.thresholds import CLEARLY, MARGIN
@@ -54,14 +54,14 @@ class QuickSegment:
 
 
 def quick_segment(
-    question: Question, seed: int, width: float, unsmooth: float, alignment: Alignment
+    problem: Problem, seed: int, width: float, unsmooth: float, alignment: Alignment
 ) -> QuickSegment | None:
     """Hold claims against values along a segment; None where either is not finite.
 
     `unsmooth` is the part of the bar that truncation and roughness make, relative to what is claimed.
     """
-    subject = question.subject
-    chord = Chord.drawn(question, seed, width).aligned(alignment, question.moving)
+    subject = problem.subject
+    chord = Chord.drawn(problem, seed, width).aligned(alignment, problem.moving)
     cotangent, ends, across = chord.cotangent, (chord.value(-1.0), chord.value(1.0)), chord.across()
     claims = [chord.claimed_parts(t, across) for t in GAUSS]
     claimed, measured = sum(float(each.sum()) for each in claims) / 2, float(cotangent @ (ends[1] - ends[0]))
@@ -69,11 +69,11 @@ def quick_segment(
         return None
     size = math.sqrt(sum(float(each @ each) for each in claims) / 2)
     affected = affected_by(subject, (ends[0], subject.centre, ends[1]), cotangent)
-    noise = sum(variance_of(question, end, affected) for end in ends)
-    rounding = math.hypot(question.claim_noise * size, subject.numbers.precision * claimed / (2 * CLEARLY))
+    noise = sum(variance_of(problem, end, affected) for end in ends)
+    rounding = math.hypot(problem.claim_noise * size, subject.numbers.precision * claimed / (2 * CLEARLY))
     bar = math.hypot(unsmooth * max(size, abs(claimed)), CLEARLY * math.sqrt(noise + rounding**2))
     if abs(measured - claimed) > bar:
-        bar += hidden_by_rounding(question, chord, affected, subject.centre)
+        bar += hidden_by_rounding(problem, chord, affected, subject.centre)
     return QuickSegment(
         claimed=claimed,
         measured=measured,

@@ -23,9 +23,9 @@ from gradproof.engine.estimators.noise import (
     scatter_around,
 )
 from gradproof.engine.estimators.panels import NODES, PANEL_ENDS, Segment, claims_along, values_along
-from gradproof.engine.estimators.question import (
+from gradproof.engine.estimators.problem import (
     Alignment,
-    Question,
+    Problem,
     alignment_of,
 )
 from gradproof.engine.estimators.roughness import holds_on_fine_steps, is_rough_at_the_ends
@@ -93,14 +93,14 @@ def segment_test(
     rule is wrong and the function is not rough: two segments are clearly outside their bars, the residual is spread
     along them, and it does not vanish on fine steps.
     """
-    question = replace(question_of(subject, seed, rtol, atol, moving), alignment=alignment)
-    first = _best_width(question, seed)
-    segments = _segments(question, seed, first) if first else []
+    problem = replace(problem_of(subject, seed, rtol, atol, moving), alignment=alignment)
+    first = _best_width(problem, seed)
+    segments = _segments(problem, seed, first) if first else []
     if not segments:
         return SegmentResult(outcome=SegmentOutcome.UNDECIDED)
     worst = max(segments, key=lambda segment: segment.excess)
     return SegmentResult(
-        outcome=_outcome(question, segments),
+        outcome=_outcome(problem, segments),
         claimed=worst.claimed,
         measured=worst.measured,
         bar=worst.bar + worst.tolerated,
@@ -112,13 +112,13 @@ def segment_test(
     )
 
 
-def question_of(subject: Subject, seed: int, rtol: float, atol: float, moving: Array = None) -> Question:
+def problem_of(subject: Subject, seed: int, rtol: float, atol: float, moving: Array = None) -> Problem:
     """Measure the noise of values and claims, and return all that the segment test needs."""
-    question = Question(subject=subject, moving=moving, rtol=rtol, atol=atol)
-    return replace(question, scatter=scatter_around(question, seed), claim_noise=noise_of_claims(question, seed))
+    problem = Problem(subject=subject, moving=moving, rtol=rtol, atol=atol)
+    return replace(problem, scatter=scatter_around(problem, seed), claim_noise=noise_of_claims(problem, seed))
 
 
-def _best_width(question: Question, seed: int) -> Segment | None:
+def _best_width(problem: Problem, seed: int) -> Segment | None:
     """Shrink the first segment until its bar is narrow or rounding dominates it; return the one with the best bar.
 
     Steps below the quantum of a function do not change its values, and show no noise: a segment that contradicts a
@@ -127,15 +127,15 @@ def _best_width(question: Question, seed: int) -> Segment | None:
     """
     width, spent, skipped = WIDEST, 0, False
     tried: list[Segment] = []
-    while spent < SEARCH and width >= NARROWEST * question.subject.numbers.precision:
-        values = values_along(question, seed, width, alignment_of(question, 0))
+    while spent < SEARCH and width >= NARROWEST * problem.subject.numbers.precision:
+        values = values_along(problem, seed, width, alignment_of(problem, 0))
         spent += len(PANEL_ENDS) - 1
         shrink = SHRINK
         if values is not None:
             noise, rough = CLEARLY * math.sqrt(values.noise), CLEARLY * math.sqrt(values.rough)
             if rough > max(values.size, SHRINK**2 * noise):
                 shrink, skipped = SHRINK**2, True
-            elif segment := claims_along(question, values):
+            elif segment := claims_along(problem, values):
                 spent += len(NODES)
                 if not all(_consistent(segment, wider) for wider in tried):
                     break
@@ -169,7 +169,7 @@ def _size(segment: Segment) -> float:
     return max(segment.size, segment.values.size) or 1.0
 
 
-def _segments(question: Question, seed: int, first: Segment) -> list[Segment]:
+def _segments(problem: Problem, seed: int, first: Segment) -> list[Segment]:
     """Test further segments as wide as the first; return none where the function is undefined on one of them.
 
     Of three segments two confirm each other, and one may be blind to an error.
@@ -178,8 +178,8 @@ def _segments(question: Question, seed: int, first: Segment) -> list[Segment]:
     for number in range(1, 2 * FEW - 1):
         if number >= FEW and (first.values.width < WIDEST or not _doubtful(_pooled(segments))):
             break
-        values = values_along(question, seed + number, first.values.width, alignment_of(question, number))
-        segment = claims_along(question, values) if values else None
+        values = values_along(problem, seed + number, first.values.width, alignment_of(problem, number))
+        segment = claims_along(problem, values) if values else None
         if segment is None:
             return []
         segments.append(segment)
@@ -216,7 +216,7 @@ def _outside(segments: Sequence[Segment]) -> list[Segment]:
     return [segment for segment in segments if segment.excess > 1]
 
 
-def _outcome(question: Question, segments: Sequence[Segment]) -> SegmentOutcome:
+def _outcome(problem: Problem, segments: Sequence[Segment]) -> SegmentOutcome:
     if all(segment.excess <= 1 for segment in segments):
         return SegmentOutcome.AGREES if all(map(_meaningful, segments)) else SegmentOutcome.WEAK
     if not segments[0].beyond_doubt:
@@ -228,10 +228,10 @@ def _outcome(question: Question, segments: Sequence[Segment]) -> SegmentOutcome:
     if (
         len(outside) < 2
         or max(each.excess for each in outside) < MARGIN
-        or (_zero(segments) and on_a_grid(question.subject.arrays, outside[0].values.ends[2]))
+        or (_zero(segments) and on_a_grid(problem.subject.arrays, outside[0].values.ends[2]))
     ):
         return SegmentOutcome.UNDECIDED
-    if is_rough_at_the_ends(question, outside[0]) or holds_on_fine_steps(question, outside[0]):
+    if is_rough_at_the_ends(problem, outside[0]) or holds_on_fine_steps(problem, outside[0]):
         return SegmentOutcome.UNDECIDED
     return SegmentOutcome.DISAGREES
 

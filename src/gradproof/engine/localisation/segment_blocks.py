@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from gradproof.engine.estimators.groups import Groups, groups_of
 from gradproof.engine.estimators.groupwise import residuals_along
-from gradproof.engine.estimators.question import Alignment, Question
+from gradproof.engine.estimators.problem import Alignment, Problem
 from gradproof.engine.estimators.quick import quick_segment
 from gradproof.engine.estimators.segment import SegmentOutcome, SegmentResult, segment_test
 from gradproof.engine.localisation.stripes import striped
@@ -22,21 +22,21 @@ from gradproof.engine.subject import Array, Subject
 from gradproof.engine.thresholds import FEW, LARGE, MANY, UNRESOLVED
 
 
-def in_parts(question: Question, whole: SegmentResult, seed: int, options: Probing) -> SegmentResult:
+def in_parts(problem: Problem, whole: SegmentResult, seed: int, options: Probing) -> SegmentResult:
     """Test parts of the inputs where all of them together do not disagree: groups at once, then blocks.
 
     A part that disagrees on one segment is tested on several. The rule agrees if all parts do, and their bars
     would have shown an error of half of the largest entry, or those of the whole an error of a tenth in all entries.
     """
-    every, absolute = 1.0 + 0 * question.subject.point, whole.resolution.absolute
+    every, absolute = 1.0 + 0 * problem.subject.point, whole.resolution.absolute
     try:
-        _error_needed(question, every, whole, seed, options)
-        groups = groups_of(question, seed, whole.half_width)
-        seen = [_by_groups(question, groups, whole, seed, options)] if groups else []
+        _error_needed(problem, every, whole, seed, options)
+        groups = groups_of(problem, seed, whole.half_width)
+        seen = [_by_groups(problem, groups, whole, seed, options)] if groups else []
         if whole.outcome is not SegmentOutcome.AGREES:
             rest = every - groups.inputs.spread(every, groups.separate) if groups else every
             within = dict.fromkeys(groups.covered if groups else (), rest)
-            seen += _by_blocks(question, within, whole, seed, options)
+            seen += _by_blocks(problem, within, whole, seed, options)
     except _DecidedError as decided:
         return decided.result
     if whole.outcome is SegmentOutcome.UNDECIDED or not seen:  # a single input has no parts
@@ -61,55 +61,55 @@ class _DecidedError(Exception):
         self.result = result
 
 
-def _by_groups(question: Question, groups: Groups, whole: SegmentResult, seed: int, options: Probing) -> float:
+def _by_groups(problem: Problem, groups: Groups, whole: SegmentResult, seed: int, options: Probing) -> float:
     """Return the error in one entry that all groups would have shown."""
     needed = []
     for alignment in (Alignment.RANDOM, Alignment.CLAIMED):
-        found = residuals_along(question, groups, seed, whole.half_width, alignment)
+        found = residuals_along(problem, groups, seed, whole.half_width, alignment)
         if found is None:
             raise _DecidedError(_without_parts(whole))
         needed.append(found.error_needed)
         for mask in found.worst(FEW):
-            result = _confirmed(question, mask, seed, options, alignment)
+            result = _confirmed(problem, mask, seed, options, alignment)
             if result is not None:
-                large = question.subject.inputs.size > LARGE
+                large = problem.subject.inputs.size > LARGE
                 raise _DecidedError(replace(result, moving=found.outside) if large else result)
     return min(needed)
 
 
 def _by_blocks(
-    question: Question, within: dict[int, Array], whole: SegmentResult, seed: int, options: Probing
+    problem: Problem, within: dict[int, Array], whole: SegmentResult, seed: int, options: Probing
 ) -> list[float]:
     """Return for each dimension the error in one entry that all its blocks would have shown.
 
     `within` says which coordinates are tested, for the dimensions of which that is not all.
     """
     needed = []
-    for dimension, blocks in _partitions(question.subject):
+    for dimension, blocks in _partitions(problem.subject):
         rest = within.get(dimension, 1.0)
         parts = [mask * rest for mask in blocks if bool((mask * rest != 0).any())]
         if parts:
-            needed.append(max(_error_needed(question, part, whole, seed, options) for part in parts))
+            needed.append(max(_error_needed(problem, part, whole, seed, options) for part in parts))
     return needed
 
 
-def _error_needed(question: Question, part: Array, whole: SegmentResult, seed: int, options: Probing) -> float:
+def _error_needed(problem: Problem, part: Array, whole: SegmentResult, seed: int, options: Probing) -> float:
     """Return the error in one entry that a part of the inputs would have shown."""
-    seen = quick_segment(replace(question, moving=part), seed, whole.half_width, whole.unsmooth, Alignment.MEASURED)
+    seen = quick_segment(replace(problem, moving=part), seed, whole.half_width, whole.unsmooth, Alignment.MEASURED)
     if seen is None:
         raise _DecidedError(_without_parts(whole))
-    result = _confirmed(question, part, seed, options, Alignment.MEASURED) if seen.outside else None
+    result = _confirmed(problem, part, seed, options, Alignment.MEASURED) if seen.outside else None
     if result is not None:
         raise _DecidedError(result)
     return seen.error_needed
 
 
 def _confirmed(
-    question: Question, part: Array, seed: int, options: Probing, alignment: Alignment
+    problem: Problem, part: Array, seed: int, options: Probing, alignment: Alignment
 ) -> SegmentResult | None:
     """Test a part on several segments; return the result if they disagree."""
     result = segment_test(
-        question.subject, seed=seed + 1, rtol=options.rtol, atol=options.atol, moving=part, alignment=alignment
+        problem.subject, seed=seed + 1, rtol=options.rtol, atol=options.atol, moving=part, alignment=alignment
     )
     return result if result.outcome is SegmentOutcome.DISAGREES else None
 

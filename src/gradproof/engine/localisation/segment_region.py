@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from gradproof.engine.estimators.panels import claims_along, values_along
-from gradproof.engine.estimators.question import Alignment, Question
+from gradproof.engine.estimators.problem import Alignment, Problem
 from gradproof.engine.estimators.quick import QuickSegment, quick_segment
 from gradproof.engine.estimators.segment import SegmentResult
 from gradproof.engine.localisation.stripes import striped
@@ -51,13 +51,13 @@ class Region:
 class _Search:
     """Quick segments that move pieces of the inputs, of the width of the segments that disagreed."""
 
-    question: Question
+    problem: Problem
     result: SegmentResult
     seed: int
 
     def look(self, piece: Array, alignment: Alignment = Alignment.MEASURED) -> QuickSegment | None:
-        question = replace(self.question, moving=piece)
-        return quick_segment(question, self.seed, self.result.half_width, self.result.unsmooth, alignment)
+        problem = replace(self.problem, moving=piece)
+        return quick_segment(problem, self.seed, self.result.half_width, self.result.unsmooth, alignment)
 
     def is_wrong(self, piece: Array) -> bool:
         """Return True if a piece is outside its bar."""
@@ -83,7 +83,7 @@ class _Search:
         Were a piece as wrong as all are together, its residual would be smaller by the root of its share. It is far
         smaller by chance alone, which several looks rule out.
         """
-        subject, length = self.question.subject, axis.length
+        subject, length = self.problem.subject, axis.length
         stripes = [striped(subject, part, axis, seed) for seed in range(FEW)]
         low, high = _extent(subject, part, axis, mask_of(0, length))
         whole = self.look(mask_of(low, high) * stripes[0])
@@ -135,10 +135,10 @@ def _first_wrong(start: int, stop: int, is_right: Callable[[int, int], bool]) ->
     return start
 
 
-def region_of(question: Question, result: SegmentResult, seed: int) -> Region:
+def region_of(problem: Problem, result: SegmentResult, seed: int) -> Region:
     """Narrow a disagreement down to one tensor, and to a range of indices along each of its dimensions."""
-    subject, parts = question.subject, parts_of(question.subject.inputs)
-    xp, search = subject.arrays, _Search(question, result, seed)
+    subject, parts = problem.subject, parts_of(problem.subject.inputs)
+    xp, search = subject.arrays, _Search(problem, result, seed)
     mask = xp.ones_like(subject.point) if result.moving is None else 1.0 * (result.moving != 0)
 
     def of_parts(low: int, high: int) -> Array:
@@ -167,13 +167,13 @@ def region_of(question: Question, result: SegmentResult, seed: int) -> Region:
         mask=mask,
         part=part if part and int(chosen.shape[0]) == _coordinates(part, box) else None,
         box=box,
-        entry=_entry(question, int(chosen[0]), mask, seed, result.half_width) if chosen.shape[0] == 1 else None,
+        entry=_entry(problem, int(chosen[0]), mask, seed, result.half_width) if chosen.shape[0] == 1 else None,
     )
 
 
 def _narrowed(search: _Search, part: Part, mask: Array) -> tuple[Array, dict[Axis, Span]]:
     """Leave out what is right of a part of a tensor, one dimension after another."""
-    subject, box = search.question.subject, {}
+    subject, box = search.problem.subject, {}
     large = subject.inputs.size > LARGE
     mask = _hull(subject, part, mask) if large else mask
     for axis in part.axes:
@@ -206,7 +206,7 @@ def _extent(subject: Subject, part: Part, axis: Axis, mask: Array) -> Span:
 
 def _widened(search: _Search, part: Part, box: dict[Axis, Span]) -> tuple[Array, dict[Axis, Span]]:
     """Look on both sides of a box that was found in a part of the inputs, along one dimension after another."""
-    subject = search.question.subject
+    subject = search.problem.subject
     mask = part.alone(subject.arrays.ones_like(subject.point))
     for axis in box:
         beside = part.alone(subject.arrays.ones_like(subject.point))
@@ -229,14 +229,14 @@ def _coordinates(part: Part, box: Mapping[Axis, Span]) -> int:
     return prod(high - low for low, high in box.values()) * (2 if part.is_complex else 1)
 
 
-def _entry(question: Question, coordinate: int, mask: Array, seed: int, width: float) -> Entry | None:
+def _entry(problem: Problem, coordinate: int, mask: Array, seed: int, width: float) -> Entry | None:
     """Compare the mean slope along one coordinate with the mean claim."""
-    block = replace(question, moving=mask)
-    values = values_along(block, seed, width, question.alignment)
+    block = replace(problem, moving=mask)
+    values = values_along(block, seed, width, problem.alignment)
     segment = claims_along(block, values) if values else None
-    if segment is None or question.subject.mode == "forward":
+    if segment is None or problem.subject.mode == "forward":
         return None
-    place, across = question.subject.inputs.locate(coordinate), segment.shortest
+    place, across = problem.subject.inputs.locate(coordinate), segment.shortest
     sign = 1.0 if float(segment.values.chord.step[coordinate]) > 0 else -1.0
     return Entry.at(
         place,

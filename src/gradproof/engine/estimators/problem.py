@@ -24,13 +24,13 @@ class Alignment(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """A function, the coordinates that move, the tolerated errors, and the noise of values and claims.
+class Problem:
+    """What a segment test is given: a function, the coordinates that move, the tolerated errors, the measured noise.
 
     `moving` weights the coordinates: zero for those that stay, one for the others, or a factor with a sign, which a
     MEASURED segment keeps; None where all are one. `alignment` is that of every second segment, and of all of them
-    where it is MEASURED. `scatter` is the variance of every value,
-    `claim_noise` the standard deviation of a claim's entries, relative.
+    where it is MEASURED. `scatter` is the variance of every value, `claim_noise` the standard deviation of a claim's
+    entries, relative.
     """
 
     subject: Subject
@@ -42,16 +42,16 @@ class Question:
     claim_noise: float = 0.0
 
 
-def direction_of(question: Question, seed: int, width: float) -> Array:
+def direction_of(problem: Problem, seed: int, width: float) -> Array:
     """Draw a direction, `width` times the point's scale, for the coordinates that move."""
-    direction = question.subject.direction(seed, Step(width))
-    return direction if question.moving is None else direction * question.moving
+    direction = problem.subject.direction(seed, Step(width))
+    return direction if problem.moving is None else direction * problem.moving
 
 
-def alignment_of(question: Question, number: int) -> Alignment:
+def alignment_of(problem: Problem, number: int) -> Alignment:
     """Return the alignment of one of several segments."""
     every_second = Alignment.RANDOM if number % 2 == 0 else Alignment.CLAIMED
-    return Alignment.MEASURED if question.alignment is Alignment.MEASURED else every_second
+    return Alignment.MEASURED if problem.alignment is Alignment.MEASURED else every_second
 
 
 def cotangent_of(subject: Subject, seed: int) -> Array:
@@ -91,9 +91,9 @@ class Chord:
     cotangent: Array
 
     @classmethod
-    def drawn(cls, question: Question, seed: int, width: float) -> Chord:
+    def drawn(cls, problem: Problem, seed: int, width: float) -> Chord:
         """Draw a segment of this half-width, relative to the point's scale, and a cotangent."""
-        return cls(question.subject, direction_of(question, seed, width), cotangent_of(question.subject, seed))
+        return cls(problem.subject, direction_of(problem, seed, width), cotangent_of(problem.subject, seed))
 
     def aligned(self, alignment: Alignment, moving: Array = None) -> Chord:
         """Return the segment with the signs of an alignment, MEASURED ones times the signs of `moving`.
