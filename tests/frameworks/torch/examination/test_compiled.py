@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
+from functorch.compile import make_boxed_func
+from torch._dynamo.backends.common import aot_autograd
 from torch.nn import functional
 
 import gradproof
@@ -59,6 +61,26 @@ def test_second_derivatives_that_torch_does_not_compile_are_not_supported():
 
     assert report.verdict is Verdict.INCONCLUSIVE
     assert "uncompiled" in report.hint
+
+
+def writing_to_given_memory(graph, examples):
+    """A backend whose code writes to memory that it allocates, as inductor's does; dual numbers refuse that."""
+
+    def run(*args):
+        return [torch.add(each, 0, out=torch.empty_like(each)) for each in graph(*args)]
+
+    return make_boxed_func(run)
+
+
+@pytest.mark.parametrize("modes", ["forward", ("reverse", "forward")])
+def test_tangents_that_torch_does_not_compile_are_not_supported(modes):
+    function = torch.compile(loss, backend=aot_autograd(fw_compiler=writing_to_given_memory))
+    inputs = (leaf(5, 7, dtype=torch.float64), leaf(7, 4, dtype=torch.float64))
+
+    report = gradproof.check(function, inputs, seed=0, modes=modes)
+
+    assert report.verdict is (Verdict.INCONCLUSIVE if modes == "forward" else Verdict.PASS)
+    assert "forward" in "".join((*report.unsupported, report.message))
 
 
 def test_a_compiled_module_passes():

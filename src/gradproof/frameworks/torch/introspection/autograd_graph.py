@@ -43,6 +43,12 @@ def _is_of_torch(kind: type[torch.autograd.Function]) -> bool:
     return kind.__module__.split(".", 1)[0] == "torch"
 
 
+def is_compiled(results: Sequence[Tensor]) -> bool:
+    """Return True if a function made by torch.compile is behind the results."""
+    kinds = (function_class(node) for node in nodes(results))
+    return any(kind is not None and _is_of_torch(kind) and kind.__name__ == "CompiledFunction" for kind in kinds)
+
+
 def has_forward_rule(kind: type[torch.autograd.Function]) -> bool:
     """Return True if a Function defines its own jvp."""
     return kind.jvp is not torch.autograd.Function.jvp

@@ -18,9 +18,10 @@ NO_RULE = (
     "Nested forward mode",
     "is not implemented",
 )  # words in the messages of rules that are not there
+UNCOMPILED = "Check the function uncompiled."
 HINTS = {
     "When use_reentrant=True": "Check the function with use_reentrant=False.",
-    "torch.compile with aot_autograd does not currently support double backward": "Check the function uncompiled.",
+    "torch.compile with aot_autograd does not currently support double backward": UNCOMPILED,
 }  # what to do, by words of the errors by which torch refuses a derivative
 MEANINGS = {
     "input_is_complex == grad_is_complex": "a complex gradient was given for a real input (return its real part): ",
@@ -31,10 +32,15 @@ MEANINGS = {
 }  # of words in autograd's own errors
 
 
-def derivative_error(error: Exception, *, absent: bool = False) -> DerivativeError:
-    """Wrap an error of autograd with an explanation of its cause; `absent` says that there is no rule to raise."""
+def derivative_error(error: Exception, *, absent: bool = False, hint: str = "") -> DerivativeError:
+    """Wrap an error of autograd with an explanation of its cause; `absent` says that there is no rule to raise.
+
+    A `hint` says that torch refuses to differentiate, and what to do.
+    """
     absent = absent or isinstance(error, NotImplementedError) or any(word in str(error) for word in NO_RULE)
-    return DerivativeError(f"{type(error).__name__}: {cause_of(error)}{error}", absent=absent, hint=hint_for(error))
+    return DerivativeError(
+        f"{type(error).__name__}: {cause_of(error)}{error}", absent=absent, hint=hint or hint_for(error)
+    )
 
 
 def hint_for(error: BaseException) -> str:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from gradproof.engine.subject import DerivativeError
+from gradproof.frameworks.torch.introspection.autograd_graph import is_compiled
 from gradproof.frameworks.torch.subject.dual_numbers import push
-from gradproof.frameworks.torch.subject.error_messages import derivative_error, shapes
+from gradproof.frameworks.torch.subject.error_messages import UNCOMPILED, derivative_error, shapes
 
 if TYPE_CHECKING:
     from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
@@ -41,7 +42,9 @@ class Pushforwards:
             if subject.outputs.fits(tangents):
                 return subject.outputs.coordinates(tangents)
         except Exception as error:
-            raise derivative_error(error, absent=subject.call.nested) from error  # torch cannot nest every function
+            refused = isinstance(error, NotImplementedError) and is_compiled(subject.results)
+            hint = UNCOMPILED if refused else ""
+            raise derivative_error(error, absent=subject.call.nested, hint=hint) from error  # torch cannot nest all
         finally:
             subject.tally.evaluations = evaluations  # the call counts as a pushforward
             subject.tally.pushforwards += 1
