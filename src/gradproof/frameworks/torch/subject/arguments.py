@@ -94,6 +94,14 @@ class Call:
         own = {path: held[number] for path, number in self._places}
         return torch.func.functional_call(self.module, own, tuple(positional), named, tie_weights=False)
 
+    def holding(self, tensors: Sequence[Tensor], what: Callable[[], Any]) -> Any:
+        """Return what a function returns while a module holds these tensors: a backward may evaluate it again."""
+        if self.module is None or self.in_place:
+            return what()
+        held = tensors[len(tensors) - self._own :]
+        own = {f"module.{path}": held[number] for path, number in self._places}
+        return torch.func.functional_call(_Holding(self.module), own, (what,), tie_weights=False)
+
     def with_own_parameters(self) -> Call:
         """Return the same call of a module that is not given other parameters and buffers, but uses its own."""
         twin = copy.copy(self)
@@ -258,3 +266,14 @@ def _means(wanted: int | str, names: frozenset[str]) -> bool:
         raise InputError(f"wrt={wanted!r} is a {type(wanted).__name__}. Pass a position, a name or a path.")
     text = f"inputs[{wanted}]" if isinstance(wanted, int) else wanted.replace('"', "'")
     return any(name == text or name.startswith((f"{text}[", f"{text}.")) for name in names)
+
+
+class _Holding(nn.Module):
+    """A module that runs something in place of its own forward, while it holds other tensors."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, what: Callable[[], Any]) -> Any:
+        return what()

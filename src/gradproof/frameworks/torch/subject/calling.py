@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ from gradproof.frameworks.torch.subject.arguments import Call, Slot, differentia
 from gradproof.frameworks.torch.subject.caller_state import CallerState
 from gradproof.frameworks.torch.subject.timing import Drawing, Tally, Timed
 
+T = TypeVar("T")
 LARGE_TENSOR = 1 << 16  # entries: time and memory are saved from here on, as by passing it without a copy
 REFUSED = "cannot have requires_grad True"  # torch's words for an argument that it has no derivative for
 
@@ -132,6 +133,11 @@ class Caller:
         if self.call.bypassed:
             raise BypassedError("the graph leads to the caller's own tensors")
         return self._graphed(self._with(leaves, rest))
+
+    def holding(self, leaves: Sequence[Tensor], what: Callable[[], T]) -> T:
+        """Return what a function returns while a module holds these varied tensors."""
+        found: T = self.call.holding(self._with(leaves), what)
+        return found
 
     @contextmanager
     def as_used(self, points: Sequence[Tensor]) -> Iterator[tuple[list[Tensor], list[Tensor]]]:

@@ -6,8 +6,9 @@ checked with respect to both.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -41,6 +42,10 @@ class _Derived:
         own = len(subject.slots)
         self.varied = [*subject.varied, *(own + k for k, factor in enumerate(factors) if factor.requires_grad)]
 
+    def holding(self, tensors: Sequence[Tensor], what: Callable[[], Any]) -> Any:
+        """Return what a function returns while a module holds these tensors."""
+        return self.subject.call.holding(self._split(tensors)[0], what)
+
     def _split(self, tensors: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         own = len(self.subject.slots)
         return list(tensors[:own]), list(tensors[own:])
@@ -64,7 +69,8 @@ class GradientCall(_Derived):
             connected = any(result.requires_grad for result in results)
             gradients: Sequence[Tensor | None] = [None] * len(leaves)
             if connected:
-                gradients = torch.autograd.grad(results, leaves, incoming, create_graph=keep, allow_unused=True)
+                pull = partial(torch.autograd.grad, results, leaves, incoming, create_graph=keep, allow_unused=True)
+                gradients = self.subject.call.holding(own, pull)
         paths = (self.subject.slots[number].path for number in self.subject.varied)
         pairs = zip(leaves, gradients, strict=True)
         whole = (torch.zeros_like(leaf) if _is_nothing(gradient) else gradient for leaf, gradient in pairs)

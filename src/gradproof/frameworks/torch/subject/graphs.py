@@ -13,6 +13,7 @@ from __future__ import annotations
 import enum
 import weakref
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -109,25 +110,33 @@ class Graphs:
         subject.tally.before_each()
         subject.tally.pullbacks += 1
         try:
-            results, leaves = self.current()
-            keep = not self.single_use
+            if self.single_use:
+                return self._pulled(self.fresh(), incoming)
             with subject.caller.timed():
-                return list(torch.autograd.grad(results, leaves, incoming, retain_graph=keep, allow_unused=True))
+                found = torch.autograd.grad(
+                    subject.results, subject.leaves, incoming, retain_graph=True, allow_unused=True
+                )
+                return list(found)
         except Exception as error:
-            if not self.single_use and (found := self._from_a_fresh_graph(incoming)) is not None:
-                return found
+            if not self.single_use and (anew := self._from_a_fresh_graph(incoming)) is not None:
+                return anew
             raise derivative_error(error) from error
 
     def _from_a_fresh_graph(self, incoming: Sequence[Tensor]) -> list[Tensor | None] | None:
         """Return the gradients from a new graph, and use graphs once from now on; None if the backward raises."""
         try:
-            results, leaves = self.fresh()
-            with self._subject.caller.timed():
-                found = torch.autograd.grad(results, leaves, incoming, allow_unused=True)
+            found = self._pulled(self.fresh(), incoming)
         except Exception:
             return None
         self.use_once("is refused or raises")
-        return list(found)
+        return found
+
+    def _pulled(self, graph: Graph, incoming: Sequence[Tensor]) -> list[Tensor | None]:
+        """Return the gradients through a graph that is not used again, while a module holds the graph's leaves."""
+        results, leaves = graph
+        pull = partial(torch.autograd.grad, results, leaves, incoming, allow_unused=True)
+        with self._subject.caller.timed():
+            return list(self._subject.caller.holding(leaves, pull))
 
     def gradients_as_used(self, points: Sequence[Tensor], incoming: Sequence[Tensor]) -> list[Tensor | None]:
         """Return what `loss.backward()` leaves in `.grad` of the inputs, at the point or at another."""
@@ -148,8 +157,7 @@ class Graphs:
         """Return the gradients through a graph beside the point, which is not used again."""
         self._subject.tally.pullbacks += 1
         try:
-            with self._subject.caller.timed():
-                return list(torch.autograd.grad(*graph, incoming, allow_unused=True))
+            return self._pulled(graph, incoming)
         except Exception as error:
             raise derivative_error(error) from error
 
