@@ -175,3 +175,50 @@ def test_a_function_that_frees_the_memory_of_its_input_passes(size):
     assert report.passed, str(report)
     assert any("frees the memory of" in note for note in report.notes)
     assert torch.equal(x, numbers)
+
+
+class Implicit(nn.Module):
+    """z = tanh(zW + x); its backward, a hook on z that removes itself, solves for the incoming gradient."""
+
+    def __init__(self, factor=1.0):
+        super().__init__()
+        torch.manual_seed(0)
+        self.weight, self.factor, self.hook = nn.Parameter(0.2 * torch.randn(3, 3).double()), factor, None
+
+    def cell(self, z, x):
+        return torch.tanh(z @ self.weight + x)
+
+    def solved(self, step, start):
+        for _ in range(60):
+            start = step(start)
+        return start
+
+    def forward(self, x):
+        with torch.no_grad():
+            start = self.solved(lambda z: self.cell(z, x), torch.zeros_like(x))
+        start.requires_grad_()
+        z = self.cell(start, x)
+
+        def backward(incoming):
+            assert self.hook is not None, "the hook of another call: this one would be called again, without an end"
+            self.hook.remove()
+            self.hook = None
+            pulled = self.solved(lambda g: torch.autograd.grad(z, start, g, retain_graph=True)[0] + incoming, incoming)
+            return self.factor * pulled
+
+        self.hook = z.register_hook(backward) if z.requires_grad else None
+        return z
+
+
+@coverages
+@pytest.mark.parametrize("modes", [("reverse",), ("reverse", "forward")])
+def test_a_layer_that_keeps_the_hook_of_its_last_call_is_differentiated_right_after_a_call(coverage, modes):
+    report = check(Implicit(), point(2, 3), coverage=coverage, modes=modes, seed=1)
+
+    assert report.passed, str(report)
+    assert len(set(report.notes)) == len(report.notes)
+
+
+@coverages
+def test_a_wrong_gradient_of_a_layer_that_keeps_a_hook_fails(coverage):
+    assert check(Implicit(factor=1.01), point(2, 3), coverage=coverage, seed=1).verdict is Verdict.FAIL

@@ -26,7 +26,7 @@ from gradproof.frameworks.torch.examination.budget import Budget
 from gradproof.frameworks.torch.examination.contract_runner import with_contracts
 from gradproof.frameworks.torch.examination.progress import Progress
 from gradproof.frameworks.torch.examination.unsupported import has_raised, is_unsupported, unsupported
-from gradproof.frameworks.torch.subject.graphs import Way, better_way
+from gradproof.frameworks.torch.subject.graphs import Way, better_way, has_to_be_used
 from gradproof.frameworks.torch.subject.numpy_subject import for_the_engine, silence
 from gradproof.frameworks.torch.subject.sizes import units_for
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
@@ -63,6 +63,8 @@ class DerivativeJudge:
     def judged(self, subject: TorchSubject, mode: str, label: str) -> Judgement:
         """Judge one derivative, again if the function has to be called or differentiated in another way."""
         self.derivatives[label] = None
+        if mode == "reverse" and has_to_be_used(subject):
+            return self._as_used(subject, mode, label)
         found = self._once(subject, mode, label)
         if subject.caller.draws and any(each.kind in OF_VALUES for each in found.findings):
             self.notes.append(DRAWS_NOTE)
@@ -80,6 +82,12 @@ class DerivativeJudge:
             self.notes.append(PATHS_NOTE)
             return self.judged(subject, mode, label)
         return unsupported(found, label) if is_unsupported(subject, mode, found) else _with_semantics(subject, found)
+
+    def _as_used(self, subject: TorchSubject, mode: str, label: str) -> Judgement:
+        """Judge the gradients that `loss.backward()` leaves."""
+        again = subject.as_used()
+        found = self.judged(again, mode, label)
+        return replace(found, notes=(*found.notes, *(note for note in again.notes if note not in subject.notes)))
 
     def _once(self, subject: TorchSubject, mode: str, label: str) -> Judgement:
         """Judge one derivative; one in low precision by the same function in double precision, if that runs."""

@@ -166,8 +166,16 @@ def better_way(subject: TorchSubject, seed: int) -> Way | None:
     """Return the way of computing pullbacks that gives another gradient than the present one, and is nearer to use."""
     if subject.graphs.way is Way.SHARED and consumes_its_graph(subject, seed):
         return Way.SINGLE_USE
-    can_be_used = isinstance(subject.call, Call) and subject.graphs.way is not Way.AS_USED
-    return Way.AS_USED if can_be_used and _differs_in_use(subject, seed) else None
+    return Way.AS_USED if _can_be_used(subject) and _differs_in_use(subject, seed) else None
+
+
+def has_to_be_used(subject: TorchSubject) -> bool:
+    """Return True if a pullback may not end, unless it follows the call that made its graph."""
+    return subject.keeps_hooks and _can_be_used(subject)
+
+
+def _can_be_used(subject: TorchSubject) -> bool:
+    return isinstance(subject.call, Call) and subject.graphs.way is not Way.AS_USED
 
 
 def _differs_in_use(subject: TorchSubject, seed: int) -> bool:

@@ -23,6 +23,7 @@ from gradproof.frameworks.torch.subject.calling import LARGE_TENSOR, Caller
 from gradproof.frameworks.torch.subject.captured_tensors import bypassed_slots, captured_tensors, notes_on
 from gradproof.frameworks.torch.subject.error_messages import kind_of
 from gradproof.frameworks.torch.subject.graphs import AS_USED, Graphs, Way
+from gradproof.frameworks.torch.subject.kept_hooks import hooks_so_far, keeps_hooks_since
 from gradproof.frameworks.torch.subject.output_space import observed_space
 from gradproof.frameworks.torch.subject.perturbed_calls import PerturbedCalls
 from gradproof.frameworks.torch.subject.perturbed_evaluation import PerturbedEvaluation
@@ -61,7 +62,7 @@ class TorchSubject:
         self.call, self.varied, self.slots, self.tally = call, varied, slots, tally
         self.semantics = semantics or Semantics()
         self.caller = Caller(call, varied, slots, tally, state)
-        self.trouble = ""
+        self.trouble, self.keeps_hooks = "", False
         self.graphs, self._pushforwards, self.calls = Graphs(self), Pushforwards(self), PerturbedCalls(self)
         self._perturbed = PerturbedEvaluation()
         self.refused: set[str] = set()  # what cannot be batched
@@ -94,7 +95,10 @@ class TorchSubject:
     def _begin(self) -> list[Tensor]:
         """Call the function at the point, and return the tensors that it captures."""
         self._notes: list[str] = []
+        hooks = hooks_so_far()
         copies, result = self.caller.at_the_point()
+        if keeps_hooks_since(hooks, self.caller.state.reach.modules.values()):
+            self.keeps_hooks, self.graphs.way = True, Way.SINGLE_USE
         self._set_inputs(copies)
         self._set_outputs(copies, result)
         return captured_tensors(self.results, copies)
