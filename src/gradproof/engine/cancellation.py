@@ -20,7 +20,7 @@ from gradproof.engine.options import Probing
 from gradproof.engine.perturbed import perturbations, product, random_operand
 from gradproof.engine.results import Reason, Resolution, Verdict
 from gradproof.engine.subject import Array, DerivativeError, Frame, Subject
-from gradproof.engine.thresholds import ALIKE, CLEARLY, FEW, GROSS, ROUNDINGS, TINY
+from gradproof.engine.thresholds import ALIKE, CLEARLY, FEW, GROSS, LARGE, ROUNDINGS, TINY
 from gradproof.engine.verdict import Judgement
 from gradproof.engine.views import View
 
@@ -157,13 +157,19 @@ def _is_too_large(subject: Subject, found: Judgement, step: Array) -> bool:
     """Return True if the entries that were found are off by far more than rounding makes, of values and of claims.
 
     The rounding of the values along one direction shows its size. It may be that of every output, over the first step.
-    Fewer values would do for many outputs. Those of a single one may be equal by chance.
+    Of many outputs three values each are enough, whose second difference is rounding and, at most, curvature. Those of
+    a single one may be equal by chance.
     """
     errors = [abs(entry.claimed - entry.numerical) for entry in found.entries]
     if not errors:
         return False
     xp, unit = subject.arrays, subject.numbers.precision
-    rounding = float(_rounding(xp, lambda at: subject.evaluate(at, 1.0), [step]).max())
+    if subject.outputs.size >= LARGE:
+        before, here, after = (subject.evaluate((FEW + t) * step, 1.0) for t in (-1.0, 0.0, 1.0))
+        second = abs(before - 2 * here + after) / math.hypot(1, -2, 1)
+        rounding = float(xp.where(xp.isfinite(second), second, 0.0).max())
+    else:
+        rounding = float(_rounding(xp, lambda at: subject.evaluate(at, 1.0), [step]).max())
     reach = float(abs(step).max()) / unit**0.5 * first_step(unit)
     of_values = rounding * math.sqrt(subject.outputs.size) / reach if reach else math.inf
     of_claims = CLAIM_ACCURACY * max(max(abs(entry.claimed), abs(entry.numerical)) for entry in found.entries)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from gradproof.engine.estimators.differences import Estimates, best_slopes, extrapolated
 from gradproof.engine.estimators.ladder import Ladder
@@ -67,6 +68,20 @@ def contract_each(ladder: Ladder, cotangents: list[Array], low: int = 0, high: i
     xp, stop = ladder.subject.arrays, ladder.subject.outputs.size if high is None else high
     caution = CAUTION if len(ladder.samples) > 2 else 1.0
     return _contracted(xp, lambda: ladder.pieces(low, stop), cotangents, caution)
+
+
+def slopes_of_pairs(ladder: Ladder, cotangent: Array) -> list[float]:
+    """Return the contracted slope on each pair of neighbouring samples, without its bar, which takes most of the time.
+
+    It is not finite where a value is not.
+    """
+    xp, samples = ladder.subject.arrays, ladder.samples
+    rows = (
+        [cotangent[where] @ (sample.plus[where] - sample.minus[where]) for sample in samples]
+        for where in slices(0, cotangent.shape[0], piece_of(cotangent))
+    )
+    central = [sum(parts) / (2 * sample.t) for parts, sample in zip(columns(xp, rows), samples, strict=True)]
+    return [extrapolated(near, far) for near, far in pairwise(central)]
 
 
 def contract_with_sampled_bars(ladder: Ladder, cotangents: list[Array]) -> list[Contraction]:
@@ -172,7 +187,7 @@ def predicted(subject: Subject, direction: Array, cotangent: Array) -> float:
 
 def inner(subject: Subject, weights: Array, values: Array) -> float:
     """Return ⟨weights, values⟩ without the values that have no weight, finite or not."""
-    total = float((weights * values).sum())
+    total = float(weights @ values)
     if math.isfinite(total):
         return total
     return float(subject.arrays.where(weights == 0, 0.0, weights * values).sum())

@@ -65,7 +65,17 @@ class Measurements:
         """Measure slopes along one direction with two evaluations, and bars from the difference of the two sides."""
         self._spend(2)
         ahead, behind = self.subject.evaluate(direction, 1.0), self.subject.evaluate(direction, -1.0)
+        return self._quick(ahead, behind, self.subject.centre)
+
+    def quick_column(self, direction: Array) -> tuple[Array, Array, Array]:
+        """Measure the same for the outputs that move or are unknown; return these, their slopes and bars."""
+        self._spend(2)
+        ahead, behind = self.subject.evaluate(direction, 1.0), self.subject.evaluate(direction, -1.0)
         centre = self.subject.centre
+        moving = self.xp.where((ahead != behind) | ~self.xp.isfinite(ahead))[0]
+        return moving, *self._quick(ahead[moving], behind[moving], centre[moving])
+
+    def _quick(self, ahead: Array, behind: Array, centre: Array) -> tuple[Array, Array]:
         bars = abs(ahead + behind - 2 * centre) * (TRACE / 2)
         bars += (2 * ROUNDING * self.subject.numbers.precision) * abs(centre)
         return (ahead - behind) * 0.5, self.xp.where(self.xp.isnan(bars), math.inf, bars)

@@ -51,15 +51,14 @@ def chosen(xp: Array, part: Part, claimed_zero: Array, worst: Sequence[int]) -> 
 
 def columns(measurements: Measurements, part: Part, places: Sequence[int]) -> list[Column]:
     """Measure the columns of some inputs, with two evaluations each."""
-    xp, direction = measurements.xp, measurements.direction(0)
+    direction = measurements.direction(0)
     coordinates = [part.start + place for place in places]
     for coordinate in coordinates:
         if not bool(direction[coordinate] != 0):
             direction[coordinate] = measurements.step
     piece, found = Piece(measurements.subject, direction), []
     for coordinate in coordinates:
-        slopes, bars = measurements.quick_slopes(piece.of(slice(coordinate, coordinate + 1)))
+        moving, slopes, bars = measurements.quick_column(piece.of(slice(coordinate, coordinate + 1)))
         step = float(direction[coordinate])
-        moving = xp.where((slopes != 0) | ~xp.isfinite(bars))[0]
-        found.append(Column(outputs=moving, slopes=slopes[moving] / step, bars=bars[moving] / abs(step)))
+        found.append(Column(outputs=moving, slopes=slopes / step, bars=bars / abs(step)))
     return found

@@ -25,6 +25,7 @@ from itertools import pairwise
 from gradproof.engine.estimators.rounding import FOURTH, Noise
 from gradproof.engine.estimators.sample import Sample
 from gradproof.engine.estimators.steps import RATIO
+from gradproof.engine.pieces import columns
 from gradproof.engine.subject import Array
 from gradproof.engine.thresholds import ALIKE, COARSEST, GROSS
 
@@ -82,7 +83,7 @@ def best_slopes(xp: Array, centre: Array, samples: list[Sample], around: Noise) 
     candidates = _central_slopes(_Values(xp, centre, samples, around), floor)
     value, bar = candidates[0].value, candidates[0].bar
     trusted: Array = None if len(samples) < 3 else ~kinked(centre, samples, KINK_SHARE * bar)
-    for candidate in candidates[1:]:
+    for candidate in _without_wide_ones(xp, candidates)[1:]:
         trusted = trusted & (abs(candidate.value - value) <= candidate.bar + bar)
         better = trusted & (candidate.bar < bar)
         value, bar = xp.where(better, candidate.value, value), xp.where(better, candidate.bar, bar)
@@ -92,6 +93,15 @@ def best_slopes(xp: Array, centre: Array, samples: list[Sample], around: Noise) 
             better = unknown & (bar_beside < bar)
             value, bar = xp.where(better, value_beside, value), xp.where(better, bar_beside, bar)
     return Estimates(value, bar, floor)
+
+
+def _without_wide_ones(xp: Array, candidates: list[_Candidate]) -> list[_Candidate]:
+    """Leave out the coarsest candidates, as far as no output has a narrower bar than on the finest samples."""
+    if len(candidates) == 1:
+        return candidates
+    finest = candidates[0].bar
+    narrower = columns(xp, [[(each.bar < finest).any() for each in candidates]])
+    return candidates[: 1 + max(k for k, (some,) in enumerate(narrower) if some or k == 0)]
 
 
 def extrapolated(near: float, far: float) -> float:

@@ -52,23 +52,29 @@ class Ladder:
         """The number of coordinates that the direction moves; of several directions one."""
         return self._extent.moved
 
-    def farthest(self) -> tuple[Array, Array]:
-        """Return for each output the larger of its two changes on the coarsest sample with finite values, and the step.
+    def farthest(self) -> tuple[Array, Array | float]:
+        """Return for each output the larger of its two changes on the coarsest sample with finite values, and its step.
 
         The change is NaN where there is no such sample.
         """
         if self._farthest is not None:
             return self._farthest
-        xp, centre = self.subject.arrays, self.subject.centre
-        change, step = math.nan * xp.ones_like(centre), xp.ones_like(centre)
-        for sample in reversed(self.samples):
-            seen = xp.maximum(abs(sample.plus - centre), abs(sample.minus - centre))
-            known = xp.isfinite(seen)
-            change, step = xp.where(known, seen, change), xp.where(known, sample.t, step)
-            if bool(known.all()):
+        xp = self.subject.arrays
+        change, step = self._change(self.samples[-1]), self.samples[-1].t
+        for sample in reversed(self.samples[:-1]):
+            unknown = ~xp.isfinite(change)
+            if not bool(unknown.any()):
                 break
+            change, step = xp.where(unknown, self._change(sample), change), xp.where(unknown, sample.t, step)
+        else:
+            change = xp.where(xp.isfinite(change), change, math.nan)
         self._farthest = change, step
         return self._farthest
+
+    def _change(self, sample: Sample) -> Array:
+        """Return the larger of each output's changes to both sides of the point."""
+        centre = self.subject.centre
+        return self.subject.arrays.maximum(abs(sample.plus - centre), abs(sample.minus - centre))
 
     def coarse_slopes(self) -> Array:
         """Return the slope of each output on the coarsest sample with finite values; zero if there is none."""
@@ -116,7 +122,7 @@ class Ladder:
             least = Noise.of_type(self.subject.numbers, cast)
             if len(self.samples) < 3:
                 return least
-            self._noise = noise_around(self.subject.centre[every], self._cut(every), least)
+            self._noise = noise_around(self.subject.arrays, self.subject.centre[every], self._cut(every), least)
         return self._noise
 
     def _cast(self, where: slice) -> float:

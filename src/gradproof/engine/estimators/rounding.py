@@ -55,15 +55,14 @@ class Noise:
         )
 
 
-def noise_around(centre: Array, samples: list[Sample], least: Noise) -> Noise:
+def noise_around(xp: Array, centre: Array, samples: list[Sample], least: Noise) -> Noise:
     """Estimate the noise of some outputs by medians over those that change."""
-    sizes = abs(centre).tolist()
-    evens = [sample.split(centre)[1] for sample in samples]
-    fourths = [abs(RATIO**2 * lower - upper).tolist() for lower, upper in pairwise(evens)]
-    shares = sorted(fourth / size for fourth, size in zip(fourths[0], sizes, strict=True) if size > 0 and fourth >= 0)
-    shown = CLEARLY * shares[len(shares) // 2] / (MEDIAN * FOURTH) if shares else 0.0
+    sizes, evens = abs(centre), [sample.split(centre)[1] for sample in samples]
+    fourths = [abs(RATIO**2 * lower - upper) for lower, upper in pairwise(evens)]
+    known = (sizes > 0) & (fourths[0] >= 0)
+    shown = CLEARLY * _median(xp, fourths[0][known] / sizes[known]) / (MEDIAN * FOURTH)
     shown = max(least.shown, min(shown, COARSEST))
-    return replace(least, shown=shown, background=tuple(map(_background, fourths)))
+    return replace(least, shown=shown, background=tuple(_background(xp, fourth) for fourth in fourths))
 
 
 def precision_shown(xp: Array, values: list[Array]) -> float:
@@ -82,8 +81,17 @@ def precision_shown(xp: Array, values: list[Array]) -> float:
     return 2.0 ** (1 - lowest) if lowest and not fits[lowest - FEW] else 0.0
 
 
-def _background(fourths: list[float]) -> float:
-    changing = sorted(fourth for fourth in fourths if fourth > 0)
-    if 2 * len(changing) < len(fourths) or len(fourths) < 2:  # most are constant
+def _background(xp: Array, fourths: Array) -> float:
+    changing, count = fourths[fourths > 0], fourths.shape[0]
+    if 2 * changing.shape[0] < count or count < 2:  # most are constant
         return 0.0
-    return BACKGROUND * changing[len(changing) // 2]
+    return BACKGROUND * _median(xp, changing)
+
+
+def _median(xp: Array, values: Array) -> float:
+    """Return the median of some values; zero for none."""
+    if not values.shape[0]:
+        return 0.0
+    ordered = xp.sort(values)
+    ordered = getattr(ordered, "values", ordered)  # torch returns their places too
+    return float(ordered[values.shape[0] // 2])

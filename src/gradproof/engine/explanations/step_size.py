@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from itertools import islice, takewhile
 
-from gradproof.engine.contraction import CAUTION, SPREAD, Contraction, contract, inner
+from gradproof.engine.contraction import CAUTION, SPREAD, Contraction, contract, inner, slopes_of_pairs
 from gradproof.engine.estimators.rounding import ROUNDING
 from gradproof.engine.estimators.steps import RATIO, first_step
 from gradproof.engine.explanations.comparison import Comparison, Kind
@@ -44,8 +44,10 @@ class CoarserSteps(OtherSteps):
 
     def shown_by(self, probe: Probe) -> bool:
         """Return True if two neighbouring coarse steps show the claimed slope."""
-        pairs = (probe.ladder.between(k) for k in range(1, len(probe.ladder.samples) - 1))
-        return any(_confirms(contract(pair, probe.cotangent), probe) for pair in pairs)
+        ladder, claimed, whole = probe.ladder, probe.claim.slope, probe.contraction.slope
+        slopes = slopes_of_pairs(ladder, probe.cotangent)
+        nearer = (k for k, each in enumerate(slopes) if k and not abs(each - claimed) > abs(each - whole))
+        return any(_confirms(contract(ladder.between(k), probe.cotangent), probe) for k in nearer)
 
 
 class FinerSteps(OtherSteps):

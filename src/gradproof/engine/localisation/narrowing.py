@@ -68,6 +68,7 @@ class _Narrowing:
         self._tried = self._first = 0
         self._measured_parts: list[PartialSlopes] = []
         self._siblings: list[_Range] = []
+        self._cotangents = Piece(self.subject, probe.cotangent)
         self._neighbours: list[tuple[int, _Range]] = []
 
     @property
@@ -139,7 +140,7 @@ class _Narrowing:
 
     def _residual(self, low: int, high: int) -> float:
         """Return the claimed slope of a range of outputs less the measured one."""
-        cotangent = restricted(self.subject, self.probe.cotangent, low, high)
+        cotangent = self._cotangents.of(slice(low, high))
         vector, weights = claimed(self.subject, self.direction, cotangent)
         measured = float(cotangent[low:high] @ self.slopes[low:high])
         return inner(self.subject, weights, vector) - measured
