@@ -20,7 +20,6 @@ from gradproof.engine.subject import Array, Subject
 from gradproof.engine.thresholds import CLEARLY, ENOUGH, GROSS, MARGIN, MEANINGFUL, STEADY, TRACE
 
 ROUNDING_FLOOR = 4e-12  # of the derivative's largest entry, or of the largest value: rounding that any entry may have
-NO_CHANGE = 1e-4  # of the largest value, over a step as long as the point: a smaller change counts as none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +141,7 @@ def rounding_floor(ladder: Ladder, entry: float, change: float) -> float:
     """
     subject = ladder.subject
     many, values = math.sqrt(ladder.moved), first_step(subject.numbers.precision) * subject.scale.value
-    relative = values * many if change < NO_CHANGE * values else min(entry * ladder.reach, change * many)
+    relative = values * many if change < TRACE * values else min(entry * ladder.reach, change * many)
     least = ROUNDING_FLOOR * relative
     return least if math.isfinite(least) else 0.0
 

@@ -11,7 +11,6 @@ from gradproof.engine.thresholds import FEW, TRACE
 
 Form = tuple[str, Array]  # a tensor, or a function of it, in words, and its values
 
-HIGHEST = 2.0  # power
 POWERS = {0.5: "√{}", 1.0: "{}", 1.5: "{}^1.5", 2.0: "{}²"}
 
 
@@ -31,7 +30,7 @@ def monomial(xp: Any, numbers: Array, forms: Sequence[Form], spread: float) -> t
             logarithms = xp.stack([xp.log(abs(values)) for _, values in chosen]).T
             fitted = xp.linalg.pinv(logarithms - logarithms.mean(0)) @ (wanted - wanted.mean())
             powers = [round(2 * float(power)) / 2 for power in fitted]
-            if any(power == 0 or abs(power) > HIGHEST for power in powers):
+            if any(abs(power) not in POWERS for power in powers):
                 continue
             ratio = numbers
             for (_, values), power in zip(chosen, powers, strict=True):

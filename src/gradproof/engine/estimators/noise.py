@@ -18,7 +18,7 @@ from gradproof.engine.thresholds import CLEARLY, FEW, MANY, SAMPLE
 QUANTUM = 12**-0.5  # standard deviation of a rounding error, in units in the last place
 SINGLE = 2.0**-23  # the spacing of single-precision numbers near one
 
-FIVE = (-2.0, -1.0, 0.0, 1.0, 2.0)
+FIVE = (-2.0, -1.0, 0.0, 1.0, 2.0)  # places; their cubic and quartic differences vanish for a parabola
 CUBIC, QUARTIC = (-1.0, 2.0, 0.0, -2.0, 1.0), (1.0, -4.0, 6.0, -4.0, 1.0)  # differences; squares add up to 10 and 70
 
 

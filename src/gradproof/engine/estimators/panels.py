@@ -18,7 +18,8 @@ from gradproof.engine.estimators.problem import Alignment, Chord, Problem, place
 from gradproof.engine.subject import Array, Subject
 from gradproof.engine.thresholds import CLEARLY
 
-PANEL_ENDS = (-1.0, -0.5, 0.0, 0.5, 1.0)
+PANEL_ENDS = (-1.0, -0.5, 0.0, 0.5, 1.0)  # of four panels; their five values show a fourth difference
+# of Gauss's rule of two nodes in every panel, which is exact for cubic claims
 NODES = tuple(middle + side * 0.25 / math.sqrt(3) for middle in (-0.75, -0.25, 0.25, 0.75) for side in (-1, 1))
 ONE_JUMP = 5.0  # mean square of the fourth difference of a unit jump in one of the four panels: (1 + 9 + 9 + 1) / 4
 KINK = 0.86 / ONE_JUMP  # the square of a kink's fourth difference is 0.86 of the scatter that it leaves in the claims

@@ -72,7 +72,7 @@ class Confirmation(RemeasuredColumns):
         sizes = (self.xp.amax(self.xp.where(off, self.gaps, 0.0), 1) * self.steps).tolist()
         ranked = sorted((number for number, size in enumerate(sizes) if size), key=lambda number: -sizes[number])
         worst = {self.argument(number): number for number in reversed(ranked)}.values()
-        proofs = self._unexplained(self._proofs(list(dict.fromkeys([*ranked[:SHOWN], *worst])), tolerated))
+        proofs = self._beyond_doubt(self._proofs(list(dict.fromkeys([*ranked[:SHOWN], *worst])), tolerated))
         if not proofs:
             return None
         found = [self._compared(proof) for proof in proofs]
@@ -143,8 +143,11 @@ class Confirmation(RemeasuredColumns):
         longer = self.measure([number], [[long], [long / RATIO]])
         return any(bool(((seen.slopes[0] != 0) | (seen.half_jumps[0] != 0))[rows].any()) for seen in longer)
 
-    def _unexplained(self, proofs: list[_Proof]) -> list[_Proof]:
-        """Return the proofs that none of these explains: nondeterminism, a cast, cancellation, inputs that tie."""
+    def _beyond_doubt(self, proofs: list[_Proof]) -> list[_Proof]:
+        """Return the proofs that nothing costly to rule out may explain; the others are left to probes.
+
+        Such are nondeterminism, a cast, cancellation, and inputs that tie.
+        """
         proofs = [proof for proof in proofs if not self._is_cast(proof)]
         if not proofs or not repeats(self.subject, self.direction, self.options.nondet_tol):
             return []
