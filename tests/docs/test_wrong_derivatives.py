@@ -252,6 +252,10 @@ JUDGED = {
     ),
     "`cumprod` at a zero": CUMULATED,
     "`sinc` at 0": SINC,
+    "`pow` at a base of 0, twice by the exponent": Row(
+        lambda x: x[:1] ** x[1:], at(0, 3), at(1), at(0, 1),
+        lambda: diff(lambda a, b: a**b, 0, 3, by=[1, 1]), at(0, 1),
+    ),
     "`triangular_solve`": Row(
         lambda m: torch.triangular_solve(ONES, m)[0], at([2, 1], [0, 3]), ONES, TOP_LEFT,
         lambda: diff(solved_upper, 2, 1, 3, by=[0, 1]), TOP_RIGHT,
@@ -273,7 +277,7 @@ def rounded(text):
 
 def test_every_row_is_judged():
     assert {name for name, _ in ROWS} == set(JUDGED)
-    assert len(ROWS) == 29
+    assert len(ROWS) == 30
 
 
 @pytest.mark.parametrize(("name", "mode"), ROWS)
