@@ -96,6 +96,11 @@ def loss(x):
     return F.linear_cross_entropy(x, torch.eye(2, dtype=x.dtype), torch.tensor([0]), **chunked)
 
 
+def loss_and_square(x):
+    chunked = {"options": LinearCrossEntropyOptions(), "reduction": "sum"}
+    return F.linear_cross_entropy(x, torch.eye(2, dtype=x.dtype), torch.tensor([0]), **chunked) + x[0, 0] ** 2
+
+
 def masked_sum(x):
     return torch.masked.sum(torch.sparse_coo_tensor([[0, 1], [0, 1]], x, (2, 2)), 0).to_dense()
 
@@ -256,6 +261,10 @@ JUDGED = {
         lambda x: x[:1] ** x[1:], at(0, 3), at(1), at(0, 1),
         lambda: diff(lambda a, b: a**b, 0, 3, by=[1, 1]), at(0, 1),
     ),
+    "`linear_cross_entropy` with `options=`, plus a square": Row(
+        loss_and_square, at([1, 2]), UNIT, at([1, 0]),
+        lambda: diff(lambda a, b: mpmath.log(mpmath.exp(a) + mpmath.exp(b)) - a + a * a, 1, 2, by=[0, 0]), at([1, 0]),
+    ),
     "`triangular_solve`": Row(
         lambda m: torch.triangular_solve(ONES, m)[0], at([2, 1], [0, 3]), ONES, TOP_LEFT,
         lambda: diff(solved_upper, 2, 1, 3, by=[0, 1]), TOP_RIGHT,
@@ -277,7 +286,7 @@ def rounded(text):
 
 def test_every_row_is_judged():
     assert {name for name, _ in ROWS} == set(JUDGED)
-    assert len(ROWS) == 30
+    assert len(ROWS) == 31
 
 
 @pytest.mark.parametrize(("name", "mode"), ROWS)
