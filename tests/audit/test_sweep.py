@@ -5,14 +5,17 @@ from __future__ import annotations
 import itertools
 import json
 import pickle
+import random
 import sqlite3
 from functools import partial
 
 import pytest
+import torch
 
 from gradproof import Report
 from gradproof.audit import Case, Journal, JournalError, JournalFailedError, Outcome, Result, Selection, sweep
 from gradproof.audit import journal as journals
+from gradproof.audit.running import seeded
 from gradproof.audit.sources import built_in
 from gradproof.audit.sweep import SourceError
 from gradproof.errors import InputError
@@ -240,3 +243,18 @@ def test_the_cases_of_torch_are_pickled_and_run(source, file):
 
     assert {row.result.outcome for row in rows.values()} == {Outcome.PASS}
     assert all(json.loads(row.result.report)["subject"]["coordinates"] for row in rows.values())
+
+
+def test_every_generator_is_seeded_for_a_case_and_restored(monkeypatch):
+    seeds = []
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.manual_seed_all", seeds.append)
+
+    def drawn():
+        with seeded(7):
+            return torch.rand(1).item(), random.random()
+
+    before = torch.get_rng_state()
+    assert drawn() == drawn()
+    assert seeds == [7, 7]
+    assert torch.equal(torch.get_rng_state(), before)

@@ -61,13 +61,16 @@ def _the_report(case: Case, made: Any) -> gradproof.Report:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Seed the generators of torch and Python for a case, and restore them afterwards."""
+    """Seed the generators of torch and Python for a case, those of GPUs too, and restore them afterwards."""
     import torch
 
     state = random.getstate()
+    used = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()  # type: ignore[no-untyped-call]
     try:
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=used):
             torch.default_generator.manual_seed(seed)
+            if torch.cuda.is_available():
+                torch.cuda.manual_seed_all(seed)  # of a process that has not used them yet: when it does
             random.seed(seed)
             yield
     finally:
