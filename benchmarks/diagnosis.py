@@ -2,7 +2,7 @@
 
 The first diagnosis of the first finding that has one counts. Controls are wrong in a way that has no name: no diagnosis
 is the right answer. Arguments choose among the sets: gallery, held-out, by-hand, realistic, afterwards, networks,
-transforms, models, assorted, physics, kernels, cells, various.
+transforms, models, assorted, physics, kernels, cells, various, further.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from benchmarks.realistic.afterwards import AFTERWARDS
 from benchmarks.realistic.assorted import ASSORTED
 from benchmarks.realistic.bug import Bug
 from benchmarks.realistic.cells import CELLS
+from benchmarks.realistic.further import FURTHER
 from benchmarks.realistic.kernels import KERNELS
 from benchmarks.realistic.models import MODELS
 from benchmarks.realistic.networks import NETWORKS
@@ -72,6 +73,7 @@ SETS = {
     "kernels": of_authors(KERNELS),
     "cells": of_authors(CELLS),
     "various": of_authors(VARIOUS),
+    "further": of_authors(FURTHER),
 }
 
 
