@@ -12,6 +12,7 @@ from gradproof.gallery.specimen import complex_normal, normal, planted, positive
 MATRIX = torch.randn(4, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
 OTHER = torch.randn(4, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(6))
 HIDDEN = 0.5 + torch.rand(12, dtype=torch.float64, generator=torch.Generator().manual_seed(7))
+COUNTS = torch.tensor([1.0, 2.0, 1.0, 3.0, 1.0, 2.0, 2.0, 1.0, 3.0, 3.0, 1.0, 2.0], dtype=torch.float64)
 KINDS = torch.tensor([0.5, 2.0, 3.0, 0.5, 1.0, 2.0, 3.0, 3.0, 0.5, 1.0, 2.0, 2.0], dtype=torch.float64)
 LABELS = f.one_hot(torch.tensor([1, 0, 2, 2, 1]), 4).double()
 KEPT = torch.tensor([1, 0, 1, 1, 0, 1, 0, 1, 1, 0, 1, 1]).double()
@@ -63,6 +64,10 @@ def chained(scores, moves):
 
 def last_move_forgotten(g, scores, moves):
     return autograd(chained, g, scores, moves)[0], autograd(chained, g, scores[:, :-1], moves)[1]
+
+
+def shared_out(x, v):
+    return x.softmax(0) @ v
 
 
 def overlap(x):
@@ -224,6 +229,27 @@ CASES = {
         (normal(3, 4),),
         lambda g, x: 2 * g[:, None] * (x @ MATRIX),
         lambda g, x: 2 * g[:, None] * (x @ OTHER),
+    ),
+    "a share of the value": (
+        "missing-term",
+        shared_out,
+        (normal(6), normal(6, 2, seed=2)),
+        lambda g, x, v: (x.softmax(0) * (v @ g), torch.outer(x.softmax(0), g)),
+        lambda g, x, v: (x.softmax(0) * ((v - 3 * shared_out(x, v)) @ g), torch.outer(x.softmax(0), g)),
+    ),
+    "counts that are no input": (
+        "missing-term",
+        lambda x: x.exp() - COUNTS * x,
+        (normal(12),),
+        lambda g, x: g * x.exp(),
+        lambda g, x: g * (x.exp() - HIDDEN),
+    ),
+    "a border that is reflected": (
+        "missing-term",
+        lambda x: f.pad(x[None], (2, 2), mode="reflect")[0].sinh(),
+        (normal(2, 7),),
+        lambda g, x: g[:, 2:-2] * x.cosh(),
+        lambda g, x: 1.7 * g[:, 2:-2] * x.cosh(),
     ),
     "a term alone in some entries": (
         "wrong-term",

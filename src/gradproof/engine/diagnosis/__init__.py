@@ -87,6 +87,7 @@ ENTRYWISE: tuple[OfBlock, ...] = (
     supports.constants,
     terms.outer_product,
     expressions.left_out,
+    expressions.along_tensors,
     supports.other_entries,
     linear_terms.missing,
 )

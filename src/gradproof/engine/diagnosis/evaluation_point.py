@@ -38,6 +38,7 @@ class _Instead(enum.Enum):
     ONE = "one"
     VALUE = "value"
     TRANSPOSE = "transpose"
+    INNER = "inner"  # a large multiple, at which terms may vanish
     OTHER = "other"
 
 
@@ -65,7 +66,9 @@ def wrong_point(case: Case) -> Iterator[Diagnosis]:
     outputs = sum(part.size for part in case.operand_parts)
     for instead, text, place in islice(_places(case), MANY if case.measurements.large else None):
         left = _off(case, 0, place)
-        if left > SLIGHT or (outputs < OPERANDS and _off(case, 1, place) > SLIGHT):  # few numbers may agree by chance
+        if left > (TRACE if instead is _Instead.INNER else SLIGHT) or (
+            outputs < OPERANDS and _off(case, 1, place) > SLIGHT
+        ):  # few numbers may agree by chance
             continue
         name, also, hint = _cause(case, instead)
         if instead is _Instead.OTHER and _is_branch(case):
@@ -166,8 +169,8 @@ def _places(case: Case) -> Iterator[tuple[_Instead, str, Array]]:
         if other == part or not case.full:  # else what is left out with the other input may be a term or a factor
             found.append((_Instead.OTHER, f"0 in place of {other.path}", other, 0.0 * other.of(point)))
     if not part.is_complex:
-        found += [(_Instead.OTHER, f"{size} {part.path}", part, size * own) for size in INNER]
-        found += [(_Instead.OTHER, f"{part.path} / {size}", part, own / size) for size in INNER]
+        found += [(_Instead.INNER, f"{size} {part.path}", part, size * own) for size in INNER]
+        found += [(_Instead.INNER, f"{part.path} / {size}", part, own / size) for size in INNER]
     for instead, text, other, value in found:
         if other.is_complex or not _leaves_the_domain(other.of(point), value):
             yield instead, text, measurements.directions(other, [value - other.of(point)])[0]

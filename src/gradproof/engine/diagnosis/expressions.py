@@ -71,6 +71,50 @@ def _left_out(case: Case, entries: Entries | None) -> Iterator[Diagnosis]:
     )
 
 
+def along_tensors(case: Case, block: Block) -> Iterator[Diagnosis]:
+    """Diagnose errors that are a tensor times a factor for each output, or each input, as of a shared norm or sum."""
+    parts = whole_of(case, block)
+    if parts is None or not case.reverse or not bool(block.wrong.any()):
+        return
+    output, own = parts
+    shape = (output.size, own.size)
+    places = case.xp.arange(0, output.size * own.size, device=block.right.device)
+    forms = [(text, values.reshape(shape)) for text, values in _different(case.xp, _laid(case, output, own, places))]
+    for axis in (1, 0):
+        found = [
+            text
+            for text, values in forms
+            if _is_along(block, block.right - block.claimed, values, axis)
+            and not _is_along(block, block.right, values, axis)  # else it is a factor
+        ]
+        if not found:
+            continue
+        pure = [text for text, values in forms if text not in found and _is_along(block, block.claimed, values, axis)]
+        each = "output" if axis else "input"
+        cause = "it is left out" if pure else "it is left out, or has another factor"
+        yield Diagnosis(
+            name="missing-term" if pure else "wrong-term",
+            message=f"{case.subject_line} is off by a term, a multiple of {found[0]} for each {each}: {cause}.",
+            fit=LIKELY,
+            hint=FORMULA,
+        )
+        return
+
+
+def _is_along(block: Block, numbers: Array, values: Array, axis: int) -> bool:
+    """Return True if some numbers, in the wrong entries, are multiples of the values along one axis."""
+    wrong = 1.0 * block.wrong
+    counts, squares = wrong.sum(axis), (values * values * wrong).sum(axis)
+    sums = (values * wrong).sum(axis)
+    lines = (counts > 1) & (squares * counts - sums * sums > TRACE**2 * squares * counts)  # along which values vary
+    multiples = (numbers * values * wrong).sum(axis) / (squares + (squares == 0))
+    spread = multiples[:, None] * values if axis else multiples[None] * values
+    allowed = block.slack + EXACT * float(abs(numbers).max())
+    surplus = float(counts[lines].sum()) - float(lines.sum())
+    enough = surplus >= 2 * FEW and FEW * surplus >= float(counts.sum())
+    return enough and not bool(((abs(numbers - spread) > allowed) & block.wrong).any())
+
+
 def of_two_terms(case: Case, block: Block) -> Iterator[Diagnosis]:
     """Diagnose slopes a + b·f that have another a or b, for a function f of a tensor."""
     entries = _entries(case, block, alone=True, whole=True)
@@ -115,12 +159,21 @@ def _entries(case: Case, block: Block, *, alone: bool, whole: bool = False) -> E
     known = block.slack[chosen] <= EXACT * scale
     if int(known.sum()) < 2 * FEW or int((~known).sum()) * MANY > int(known.sum()):
         return None
-    joint = Part("", 0, output.size * own.size, (*output.shape, *own.shape), is_complex=False)
-    places = xp.arange(0, joint.size, device=block.right.device).reshape(output.size, own.size)[chosen][known]
+    places = xp.arange(0, output.size * own.size, device=block.right.device).reshape(output.size, own.size)[chosen][
+        known
+    ]
     few = slice(None, None, max(1, int(places.shape[0]) // HANDFUL))
-    tensors = spread_over(case, output, (places // own.size)[few]) if alone else spread_over(case, joint, places[few])
+    tensors = spread_over(case, output, (places // own.size)[few]) if alone else _laid(case, output, own, places[few])
     forms = _different(xp, functions_of(xp, tensors) if alone else tensors)
     return Entries(xp, claimed[known][few], right[known][few], forms)
+
+
+def _laid(case: Case, output: Part, own: Part, places: Array) -> Iterator[Form]:
+    """Yield tensors laid along the dimensions of output and input, in this order or the other, at some entries."""
+    rows, columns = places // own.size, places % own.size
+    for first, then, index in ((output, own, places), (own, output, columns * output.size + rows)):
+        joint = Part("", 0, output.size * own.size, (*first.shape, *then.shape), is_complex=False)
+        yield from spread_over(case, joint, index)
 
 
 def _different(xp: Any, forms: Iterator[Form]) -> list[Form]:

@@ -17,7 +17,7 @@ from gradproof.engine.diagnosis.case import CERTAIN, LEAST_FIT, SAME, SMALL, Cas
 from gradproof.engine.parts import Part
 from gradproof.engine.results import Diagnosis
 from gradproof.engine.subject import Array
-from gradproof.engine.thresholds import ALIKE, FEW
+from gradproof.engine.thresholds import ALIKE, FEW, MANY
 
 Table = list[list[float]]
 Relations = set[tuple[int, int]]
@@ -234,9 +234,9 @@ def _factors(block: Block, *, transposed: bool) -> bool:
     """
     claimed, slack = block.claimed.tolist(), float(block.slack.max())
     right = (block.right.T if transposed else block.right).tolist()
-    entries = [(o, i) for o, row in enumerate(right) for i, entry in enumerate(row) if abs(entry) > slack]
+    entries = [(o, i) for o, row in enumerate(right) for i, entry in enumerate(row) if abs(entry) > MANY * slack]
     if any(
-        (abs(value) > slack) != (abs(right[o][i]) > slack)
+        min(abs(value), abs(right[o][i])) <= slack and max(abs(value), abs(right[o][i])) > MANY * slack
         for o, row in enumerate(claimed)
         for i, value in enumerate(row)
     ):

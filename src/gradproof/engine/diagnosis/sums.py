@@ -81,12 +81,13 @@ def overwritten(case: Case, block: Block) -> Iterator[Diagnosis]:
             continue
         rows = [number for number, entry in enumerate(there) if entry]
         left = [number for number in rows if not gone[number]]
-        if len(rows) > 1 and len(left) != 1:  # nothing of it is left, or more than one
+        if rows and len(left) != 1:  # nothing of it is left, or more than one
             return
         if len(rows) > 1:
             readers.append(len(rows))
             firsts, lasts = firsts + (left[0] == rows[0]), lasts + (left[0] == rows[-1])
     shared, alone = len(readers), max(map(sum, zip(*present, strict=True))) == 1  # every output reads one input
+    shared_line = f"Entries of {case.input.path} that several outputs read have the gradient of"
     if alone and firsts == shared and len(set(readers)) == 1:  # an assignment leaves the last one
         yield Diagnosis(
             name="missing-sum",
@@ -95,13 +96,19 @@ def overwritten(case: Case, block: Block) -> Iterator[Diagnosis]:
             fit=CERTAIN,
             hint="Gradients of copies add up: sum over the dimension that the forward repeats.",
         )
-    elif shared and (alone or lasts == shared):
-        which = "the last" if lasts == shared else "one"
+    elif shared and lasts == shared:
         yield Diagnosis(
             name="overwritten",
-            message=f"Entries of {case.input.path} that several outputs read have the "
-            f"gradient of {which} of them alone.",
+            message=f"{shared_line} the last of them alone.",
             fit=CERTAIN,
             hint="Gradients of an entry that is read several times add up: index_add_, scatter_add_ or "
             "index_put_(accumulate=True) in place of an assignment.",
+        )
+    elif shared and alone:
+        yield Diagnosis(
+            name="missing-term",
+            message=f"{shared_line} one of them alone.",
+            fit=CERTAIN,
+            hint="Gradients of an entry that is read several times add up: look for a border, a neighbour or a copy "
+            "that is left out, and for an assignment in the place of a sum.",
         )

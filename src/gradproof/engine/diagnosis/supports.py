@@ -23,7 +23,7 @@ HINT = (
 def dropped_entries(case: Case, block: Block) -> Iterator[Diagnosis]:
     """Diagnose a Jacobian with some entries wrongly zero, and all others right, or most of them."""
     gone, added, changed, right = _counts(block)
-    if gone < 2 or added or right + changed < FEW or (changed and (2 * changed > gone or not _sums_up(block))):
+    if gone < 2 or added or right + changed < FEW or (changed and (changed > gone or not _sums_up(block))):
         return
     if changed:
         others = f"{changed} others have lost a part"
@@ -66,7 +66,7 @@ def other_entries(case: Case, block: Block) -> Iterator[Diagnosis]:
 
 
 def constants(case: Case, block: Block) -> Iterator[Diagnosis]:
-    """Diagnose entries of various values that are all off by the same constant, or by one of two."""
+    """Diagnose entries of various values that are all off by the same constant, by one of two, or by multiples."""
     wrong = block.wrong
     number = int(wrong.sum())
     if number < 2 * FEW:
@@ -75,26 +75,19 @@ def constants(case: Case, block: Block) -> Iterator[Diagnosis]:
     values = _distinct(block.right[wrong], block.slack)
     if 2 * len(values) < number or number < FEW * len(offsets):
         return
-    if len(offsets) > 2:
-        least = min(map(abs, offsets))
-        if all(abs(offset / least - round(offset / least)) <= SAME for offset in offsets):
-            yield Diagnosis(
-                name="wrong-term",
-                message=f"{case.subject_line} is off by whole multiples of {least:.5g}, in {number} of the entries of "
-                "the Jacobian.",
-                fit=LEAST_FIT,
-                hint="Look for a rounding, a period, a nearest image or an index of the forward that the backward "
-                "does not apply.",
-            )
+    least = min(map(abs, offsets))
+    whole = all(abs(offset / least - round(offset / least)) <= SAME for offset in offsets)
+    if len(offsets) > 2 and not whole:
         return
+    counted = whole and not min(offsets) < 0 < max(offsets)
     among = "" if number == int((wrong | (abs(block.right) > block.slack)).sum()) else f", in {number} of its entries"
-    sizes = " or ".join(f"{size:.5g}" for size in offsets)
+    sizes = " or ".join(f"{size:.5g}" for size in offsets) if len(offsets) <= 2 else f"{least:.5g}, or multiples of it"
     yield Diagnosis(
-        name="missing-term" if len(offsets) == 1 else "wrong-term",
+        name="missing-term" if counted else "wrong-term",
         message=f"{case.subject_line} is off by the constant {sizes}{among}, whatever the values are.",
         fit=LEAST_FIT,
-        hint="Look for a term of the forward that is linear in these entries, such as that of a target or of an entry "
-        "itself, and for the constants that it is multiplied by.",
+        hint="Look for a term of the forward that is linear in these entries, such as that of a target, a count or "
+        "of an entry itself, for the constants that it is multiplied by, and for a rounding or a period.",
     )
 
 
