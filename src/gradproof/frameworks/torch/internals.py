@@ -118,8 +118,8 @@ def mark_as_parameter(tensor: Tensor) -> None:
 
 
 def members_of(module: nn.Module) -> list[dict[str, Any]]:
-    """Return the dicts in which a module keeps its own parameters and buffers; none for a compiled module."""
-    return [place for place in (module._parameters, module._buffers) if isinstance(place, dict)]
+    """Return the dicts in which a module keeps its own parameters, buffers and submodules; none for a compiled one."""
+    return [place for place in (module._parameters, module._buffers, module._modules) if isinstance(place, dict)]
 
 
 def open_levels() -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Modules that a function can reach, by whatever way, keep their buffers."""
+"""Modules that a function can reach, by whatever way, keep their buffers and attributes."""
 
 from __future__ import annotations
 
@@ -152,3 +152,43 @@ def test_captured_tensors_that_a_function_writes_to_stay_as_they_are():
 
     assert calls.item() == 0
     assert weight.tolist() == [5.0] * 3
+
+
+class Moving(nn.Module):
+    """A module that binds its attributes anew in every call: a number, a tensor, a submodule and its mode."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls, self.average, self.inner = 0, torch.zeros(3, dtype=torch.float64), None
+
+    def forward(self, x):
+        self.calls += 1
+        self.average = 0.9 * self.average + 0.1 * x.detach()
+        self.newest = x
+        if self.inner is None:
+            self.inner = nn.Linear(3, 3, dtype=torch.float64)
+        self.eval()
+        return self.inner(x).sin()
+
+
+@pytest.mark.parametrize("seen", [lambda module: module, lambda module: lambda x: module(x)], ids=["itself", "seen"])
+@pytest.mark.parametrize("order", [1, 2])
+def test_the_attributes_of_modules_are_bound_to_what_they_were(seen, order):
+    module = Moving()
+    before = dict(vars(module))
+
+    check(seen(module), point(3), order=order, seed=0)
+
+    assert vars(module).keys() == before.keys()
+    assert all(vars(module)[name] is value for name, value in before.items())
+    assert not list(module.children())
+    assert (module.calls, module.training, module.inner) == (0, True, None)
+
+
+def test_an_attribute_that_a_hook_computes_before_each_call_stays_as_it_is():
+    layer = nn.utils.spectral_norm(nn.Linear(3, 2, dtype=torch.float64)).eval()
+    weight = layer.weight
+
+    assert check(layer, point(2, 3), seed=0).passed
+
+    assert layer.weight is weight

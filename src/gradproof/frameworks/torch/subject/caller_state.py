@@ -81,6 +81,7 @@ class CallerState:
         self._modes = Modes()
         places = [place for module in reach.modules.values() for place in members_of(module)]
         self._members = [(place, dict(place)) for place in places]
+        self._attributes = [(vars(module), dict(vars(module))) for module in reach.modules.values()]
         self._tensors: list[_Held] = []
         self._gradients: list[tuple[Tensor, Tensor | None]] = []
         self._lent: dict[int, tuple[Tensor, Tensor, int]] = {}
@@ -110,6 +111,8 @@ class CallerState:
             if list(place) != list(members) or any(place[name] is not member for name, member in members.items()):
                 place.clear()
                 place.update(members)
+        for place, attributes in self._attributes:
+            _rebind(place, attributes)
         for tensor, memory, version in self._lent.values():
             tensor.data = memory
             set_version(tensor, version)
@@ -138,6 +141,15 @@ class CallerState:
     def _hold(self, tensor: Tensor, *, copied: bool) -> None:
         if not is_lazy(tensor) and not tensor.is_inference() and not tensor.is_meta:
             self._tensors.append(_Held(tensor, copied=copied))
+
+
+def _rebind(place: dict[str, Any], attributes: dict[str, Any]) -> None:
+    """Bind each name to the object that it had, and remove those that are new."""
+    for name in place.keys() - attributes.keys():
+        del place[name]
+    for name, value in attributes.items():
+        if name not in place or place[name] is not value:
+            place[name] = value
 
 
 class _Held:
