@@ -98,6 +98,11 @@ class Segment:
         return math.fsum(self.values.panels)
 
     @property
+    def together(self) -> float:
+        """The size of the claims that add up: what their scatter is relative to."""
+        return max(self.size, abs(self.claimed))
+
+    @property
     def smooth_part(self) -> float:
         """The part of the bar that a shorter segment makes smaller: jumps that no kink explains, and quadrature."""
         jumps = max(0.0, self.values.rough - KINK * self.scatter)
@@ -140,6 +145,35 @@ class Segment:
         first, second, third, fourth = self.parts
         square = ((first - second - third + fourth) / 2) ** 2 + (fourth - 3 * third + 3 * second - first) ** 2 / 20
         return 4 * (square / 2 - 3 * (self.values.noise / 2 + self.values.uneven))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unsmooth:
+    """The part of a bar that truncation and roughness make, relative to claims that add up and to others.
+
+    The first is a share of the sum, the second one of the root of the sum of squares.
+    """
+
+    together: float = 0.0
+    apart: float = 0.0
+
+    @classmethod
+    def of(cls, segments: Sequence[Segment]) -> Unsmooth:
+        """Return the largest shares on some segments; where they are all of one kind, it stands for both."""
+        shares: dict[bool, float] = {}
+        for each in segments:
+            share = each.smooth_part / (each.together or 1.0)
+            adds_up = abs(each.claimed) > CLEARLY * each.size
+            shares[adds_up] = max(share, shares.get(adds_up, 0.0))
+        largest = max(shares.values())
+        return cls(together=shares.get(True, largest), apart=shares.get(False, largest))
+
+    def part(self, size: float, claimed: float) -> float:
+        """Return the part of a bar, for the root of the sum of squares of contributions and for their sum."""
+        return math.hypot(self.apart * size, self.together * claimed)
+
+
+SMOOTH = Unsmooth()
 
 
 def values_along(

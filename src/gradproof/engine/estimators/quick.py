@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 from gradproof.engine.estimators.noise import variance_of
-from gradproof.engine.estimators.panels import affected_by, hidden_by_rounding
+from gradproof.engine.estimators.panels import Unsmooth, affected_by, hidden_by_rounding
 from gradproof.engine.estimators.problem import Alignment, Chord, Problem, shortest
 from gradproof.engine.results import least_error
 from gradproof.engine.subject import Array
@@ -54,11 +54,11 @@ class QuickSegment:
 
 
 def quick_segment(
-    problem: Problem, seed: int, width: float, unsmooth: float, alignment: Alignment
+    problem: Problem, seed: int, width: float, unsmooth: Unsmooth, alignment: Alignment
 ) -> QuickSegment | None:
     """Hold claims against values along a segment; None where either is not finite.
 
-    `unsmooth` is the part of the bar that truncation and roughness make, relative to what is claimed.
+    `unsmooth` is the part of the bar that truncation and roughness make.
     """
     subject = problem.subject
     chord = Chord.drawn(problem, seed, width).aligned(alignment, problem.moving)
@@ -71,7 +71,7 @@ def quick_segment(
     affected = affected_by(subject, (ends[0], subject.centre, ends[1]), cotangent)
     noise = sum(variance_of(problem, end, affected) for end in ends)
     rounding = math.hypot(problem.claim_noise * size, subject.numbers.precision * claimed / (2 * CLEARLY))
-    bar = math.hypot(unsmooth * max(size, abs(claimed)), CLEARLY * math.sqrt(noise + rounding**2))
+    bar = math.hypot(unsmooth.part(size, claimed), CLEARLY * math.sqrt(noise + rounding**2))
     if abs(measured - claimed) > bar:
         bar += hidden_by_rounding(problem, chord, affected, subject.centre)
     return QuickSegment(

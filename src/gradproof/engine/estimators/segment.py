@@ -22,7 +22,7 @@ from gradproof.engine.estimators.noise import (
     on_a_grid,
     scatter_around,
 )
-from gradproof.engine.estimators.panels import NODES, PANEL_ENDS, Segment, claims_along, values_along
+from gradproof.engine.estimators.panels import NODES, PANEL_ENDS, SMOOTH, Segment, Unsmooth, claims_along, values_along
 from gradproof.engine.estimators.problem import (
     Alignment,
     Problem,
@@ -60,7 +60,7 @@ class SegmentResult:
     """What was claimed and measured on the segment that decided, and how far the two may differ.
 
     `half_width` is relative to the point's scale. Where nothing was measured the numbers are NaN. `unsmooth` is the
-    part of a bar that truncation and roughness make, relative to what is claimed, `shows_a_tenth` says that an error of
+    part of a bar that truncation and roughness make, `shows_a_tenth` says that an error of
     a tenth in all entries would have been seen, and `moving` is one for coordinates that moved.
     """
 
@@ -70,7 +70,7 @@ class SegmentResult:
     bar: float = math.nan
     resolution: Resolution = UNMEASURED
     half_width: float = math.nan
-    unsmooth: float = 0.0
+    unsmooth: Unsmooth = SMOOTH
     shows_a_tenth: bool = False
     moving: Array = None
 
@@ -106,7 +106,7 @@ def segment_test(
         bar=worst.bar + worst.tolerated,
         resolution=_resolution(segments),
         half_width=worst.values.width,
-        unsmooth=max(each.smooth_part / (_together(each) or 1.0) for each in segments),
+        unsmooth=Unsmooth.of(segments),
         shows_a_tenth=any(segment.bar <= SHARE * abs(segment.claimed) for segment in segments),
         moving=moving,
     )
@@ -201,15 +201,11 @@ def _pooled(segments: Sequence[Segment]) -> list[Segment]:
     rough = math.fsum(segment.values.rough for segment in segments) / len(segments)
     pooled = []
     for segment in segments:
-        shares = (min(1.0, _together(segment) / (_together(each) or 1.0)) ** 2 for each in segments)
+        shares = (min(1.0, segment.together / (each.together or 1.0)) ** 2 for each in segments)
         scatter = math.fsum(map(float.__mul__, shares, (each.scatter for each in segments))) / len(segments)
         values = replace(segment.values, rough=max(segment.values.rough, rough), size=max(segment.values.size, size))
         pooled.append(replace(segment, values=values, scatter=max(segment.scatter, scatter)))
     return pooled
-
-
-def _together(segment: Segment) -> float:
-    return max(segment.size, abs(segment.claimed))
 
 
 def _outside(segments: Sequence[Segment]) -> list[Segment]:
