@@ -138,7 +138,12 @@ def parts_of(frame: Frame) -> list[Part]:
 
 def quasirandom_indices(size: int, count: int) -> list[int]:
     """Return indices that cover a range evenly without a period: multiples of the golden ratio modulo one."""
-    return [int(k * (sqrt(5) - 1) / 2 % 1 * size) for k in range(1, count + 1)]
+    return [int(evenly_spread(k) * size) for k in range(1, count + 1)]
+
+
+def evenly_spread(number: Any) -> Any:
+    """Return a number from 0 to 1 for a number, or for each in an array: successive ones cover the range evenly."""
+    return number * (sqrt(5) - 1) / 2 % 1
 
 
 def conjugated(vector: Array) -> Array:

@@ -6,11 +6,9 @@ as the bias of a rounding, nearly cancels.
 
 from __future__ import annotations
 
-from gradproof.engine.parts import Axis, Part
+from gradproof.engine.parts import Axis, Part, evenly_spread
 from gradproof.engine.subject import Array, Step, Subject
 from gradproof.engine.thresholds import FEW
-
-GOLDEN = (5**0.5 - 1) / 2  # its multiples modulo one cover a range evenly
 
 
 def striped(subject: Subject, part: Part, axis: Axis, seed: int = 0) -> Array:
@@ -21,7 +19,7 @@ def striped(subject: Subject, part: Part, axis: Axis, seed: int = 0) -> Array:
     xp, weights = subject.arrays, 0 * subject.point
     drawn = axis.split(part.of(subject.direction(seed, Step(1.0))))[0, :, 0]
     indices = xp.arange(0, axis.length, device=subject.point.device)
-    sizes = 0.5 + 0.5 * (GOLDEN * (indices + seed / FEW) % 1.0)
+    sizes = 0.5 + 0.5 * evenly_spread(indices + seed / FEW)
     factors = xp.where(drawn < 0, -1.0, 1.0) * sizes
     weights[part.start : part.stop] = factors[axis.indices(xp, part.size, subject.point)]
     return weights
