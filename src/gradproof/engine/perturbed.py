@@ -10,7 +10,7 @@ from gradproof.engine.subject import Array, Step, Subject
 from gradproof.engine.thresholds import CLEARLY
 from gradproof.engine.views import whole_of
 
-POINTS = 8  # perturbed points
+POINTS = 8  # perturbed points: the root mean square of as many is known to a quarter
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from gradproof.engine.thresholds import CLEARLY, WORK
 
 LEAST_FIT = 0.95  # the least fit of a hypothesis that is reported
 CERTAIN = 0.99  # fits above it are equally good; a fit to the few numbers of a sample has to reach it
-SAME = 1e-5  # relative: numbers that differ by less are equal
-ZERO = 1e-8  # of the largest entry: smaller ones count as zero
+SAME = 1e-5  # relative: numbers that differ by less are equal; measured ones have some seven digits or more
+ZERO = 1e-8  # of the largest entry: smaller ones count as zero, as the rounding of measured ones
 OPERANDS = 4  # drawn for a case; also the random combinations in which a long product is measured
 SMALL = 96  # coordinates: a product with at most as many is measured in each
 

@@ -18,7 +18,7 @@ from gradproof.engine.subject import Array, Subject
 from gradproof.engine.thresholds import CLEARLY, GROSS, ROUNDINGS, SAMPLE, STEADY
 from gradproof.engine.views import OutputSubset
 
-JUMP = 1e3  # units of rounding that a jump of a value must exceed
+JUMP = 1e3  # units of rounding that a jump of a value must exceed: a long sum loses some hundred
 
 
 class Ladder:
