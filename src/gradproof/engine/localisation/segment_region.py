@@ -61,7 +61,7 @@ class _Search:
 
     def is_wrong(self, piece: Array) -> bool:
         """Return True if a piece is outside its bar."""
-        seen = self.look(piece) if bool((piece > 0).any()) else None
+        seen = self.look(piece) if bool((piece != 0).any()) else None
         return seen is not None and seen.outside
 
     def is_right(self, piece: Array, rest: Array) -> bool:
@@ -78,30 +78,31 @@ class _Search:
         return again is not None and not again.outside
 
     def striped_span(self, part: Part, axis: Axis, mask_of: MaskOf) -> Span:
-        """Return the same along a dimension of a large tensor, with looks at every piece and at no rest.
+        """Return the same along a dimension of a large tensor, with one look at every piece.
 
         Were a piece as wrong as all are together, its residual would be smaller by the root of its share. It is far
-        smaller by chance alone, which several looks rule out.
+        smaller by chance alone; so what was left out is looked at again, all of it, several times.
         """
         subject, length = self.problem.subject, axis.length
-        stripes = [striped(subject, part, axis, seed) for seed in range(FEW)]
-        low, high = _extent(subject, part, axis, mask_of(0, length))
-        whole = self.look(mask_of(low, high) * stripes[0])
+        stripes, *others = (striped(subject, part, axis, seed) for seed in range(FEW))
+        first, last = low, high = _extent(subject, part, axis, mask_of(0, length))
+        whole = self.look(mask_of(low, high) * stripes)
         if high - low < 2 or whole is None or not whole.outside:
             return low, high
 
-        def is_wrong(start: int, stop: int, enough: float) -> bool:
-            looks = (self.look(mask_of(start, stop) * each) for each in stripes)
-            return any(seen is None or seen.outside or CLEAR * seen.bar > enough for seen in looks)
+        def bar(start: int, stop: int) -> float:
+            seen = self.look(mask_of(start, stop) * stripes)
+            return math.inf if seen is None or seen.outside else seen.bar
 
         def is_right(start: int, stop: int) -> bool:
-            return not is_wrong(start, stop, whole.residual * math.sqrt((stop - start) / length))
+            return CLEAR * bar(start, stop) <= whole.residual * math.sqrt((stop - start) / length)
 
-        if not is_wrong(low, low + 1, math.inf):
+        if bar(low, low + 1) < math.inf:
             low = _first_wrong(low, high, is_right)
-        if not is_wrong(high - 1, high, math.inf):
+        if bar(high - 1, high) < math.inf:
             high = length - _first_wrong(length - high, length - low, lambda a, b: is_right(length - b, length - a))
-        return low, high
+        left_out = mask_of(first, low) + mask_of(high, last)
+        return (first, last) if any(self.is_wrong(left_out * each) for each in others) else (low, high)
 
     def span(self, length: int, mask_of: MaskOf) -> Span:
         """Return the shortest range found that holds all that is wrong, by bisection from either end."""
