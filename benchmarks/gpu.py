@@ -298,6 +298,7 @@ def places_of_waits() -> Iterator[Counter[str]]:
 
 def row(case: Case, on: Setting, options: argparse.Namespace) -> bool:
     function, inputs = case.make(on)
+    once(function, inputs)  # to start the device, or to compile
     own, memory = measured(lambda: once(function, inputs), 20, on)
     reports = []
 

@@ -170,16 +170,20 @@ def confirmed_entries(comparison: PrecisionComparison, wide: Subject, options: P
     one operand. The same entry hardly has them for two, while a wrong rule is wrong for both, unless it claims a small
     number by chance; a third operand covers that.
     """
-    subject, seed, confirmed = comparison.subject, comparison.seed, comparison.large
+    subject, seed, suspects = comparison.subject, comparison.seed, comparison.large
+    confirmed = suspects
     for again in (seed + HANDFUL, seed + 2 * HANDFUL):
-        if not bool(comparison.large.any()):
-            break
+        if not bool(suspects.any()):
+            return suspects
         operand = operand_of(subject, wide, again)
         products = product(subject, operand), product(wide, operand)
-        other = compared(subject, wide, operand, again, options, products=products, among=comparison.large)
+        other = compared(subject, wide, operand, again, options, products=products, among=suspects)
         confirmed = other.wrong
         if bool(confirmed.any()):  # the effect of rounding is measured only where it decides
-            confirmed = confirmed & comparison.material & other.material
+            suspects = comparison.material
+            confirmed = confirmed & suspects
+        if bool(confirmed.any()):
+            confirmed = confirmed & other.material
         if bool(confirmed.any()):
             break
     return confirmed
