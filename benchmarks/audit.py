@@ -33,7 +33,7 @@ COUNT, LOG = "GRADPROOF_AUDIT_COUNT", "GRADPROOF_AUDIT_LOG"  # environment varia
 PLANTED = {"crash": 0.02, "wrong": 0.05, "bomb": 0.005, "hang": 0.002}  # fractions of the cases
 ROUNDS = 5
 TIME, WORK = "seconds", "processor seconds"
-OPTIONS = ("--timeout", "3", "--memory", "500M", "--workers", "2", "--resume")
+OPTIONS = ("--memory", "500M", "--workers", "2", "--resume")
 
 
 def cases() -> Iterator[Any]:
@@ -78,6 +78,7 @@ class Kills:
     folder: Path
     count: int
     seed: int = 0
+    timeout: float = 3.0
     changed: list[str] = field(default_factory=list)
     _seen: dict[str, float] = field(default_factory=dict)
 
@@ -95,7 +96,9 @@ class Kills:
         """Start the driver."""
         environment = os.environ | {COUNT: str(self.count), LOG: str(self.log), "OMP_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "gradproof", "audit", "benchmarks.audit:cases", "--journal", str(self.journal)]
-        return subprocess.Popen([*command, *OPTIONS], env=environment, stdout=subprocess.DEVNULL)
+        return subprocess.Popen(
+            [*command, *OPTIONS, "--timeout", str(self.timeout)], env=environment, stdout=subprocess.DEVNULL
+        )
 
     def run(self, kills: int) -> None:
         """Kill the driver, a worker, or both, so many times while the sweep advances; then let it end."""
@@ -165,10 +168,10 @@ def kill(process: int) -> None:
         os.kill(process, signal.SIGKILL)
 
 
-def survives(count: int, kills: int) -> bool:
+def survives(count: int, kills: int, timeout: float) -> bool:
     """Compare a sweep that is killed with one that is not."""
     with tempfile.TemporaryDirectory() as calm, tempfile.TemporaryDirectory() as rough:
-        undisturbed, killed = Kills(Path(calm), count), Kills(Path(rough), count)
+        undisturbed, killed = (Kills(Path(folder), count, timeout=timeout) for folder in (calm, rough))
         for sweep, times in ((undisturbed, 0), (killed, kills)):
             began = time.monotonic()
             sweep.run(times)
@@ -317,8 +320,9 @@ def main() -> int:
     parser.add_argument("table", nargs="?", choices=("kills", *TABLES), default="kills")
     parser.add_argument("--cases", type=int, default=2000)
     parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--timeout", type=float, default=3.0, help="more where others use the processor too")
     options = parser.parse_args()
-    kills = partial(survives, kills=options.kills)
+    kills = partial(survives, kills=options.kills, timeout=options.timeout)
     return 0 if TABLES.get(options.table, kills)(options.cases) else 1
 
 
