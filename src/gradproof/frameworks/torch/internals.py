@@ -13,6 +13,7 @@ from torch._C import _autograd, _functions, _functorch
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch._vmap_internals import _vmap
 from torch.autograd import forward_ad
+from torch.nn.modules._functions import BackwardHookFunction
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as dispatch_modes
 
 from gradproof.frameworks.torch.exclusion import DUAL_LEVEL, Exclusion
@@ -63,8 +64,12 @@ def has_gradient_hooks(tensor: Tensor) -> bool:
     >>> has_gradient_hooks(tensor)
     True
     """
-    hooks = (tensor._backward_hooks, tensor._post_accumulate_grad_hooks)
-    return any(hooks)
+    return bool(tensor._backward_hooks or accumulation_hooks(tensor))
+
+
+def accumulation_hooks(tensor: Tensor) -> dict[int, Any]:
+    """Return the hooks that run once `.grad` is written, as those of an optimizer that steps during the backward."""
+    return tensor._post_accumulate_grad_hooks or {}
 
 
 def dual_level_is_open() -> bool:
@@ -88,6 +93,11 @@ def zero_tensor_like(tensor: Tensor) -> Tensor:
 def function_class(node: Any) -> type[torch.autograd.Function] | None:
     """Return the autograd Function written in Python behind a node of the graph; None for torch's own nodes."""
     return getattr(type(node), "_forward_cls", None)
+
+
+def calls_module_hooks(kind: type[torch.autograd.Function]) -> bool:
+    """Return True for the Function by which torch calls the backward hooks of modules."""
+    return kind is BackwardHookFunction
 
 
 def gradient_metadata(node: Any, number: int) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from gradproof import check
+from gradproof import Verdict, check
 from support.functions import with_context
 from support.points import point
 
@@ -55,3 +55,20 @@ def test_a_function_of_ones_own_behind_a_second_derivative_is_not_excused():
     report = check(with_context(forward, backward), inputs, order=2, modes="reverse", contracts=("contiguity",), seed=0)
 
     assert any(finding.kind == "contiguity" for finding in report.findings)
+
+
+def test_the_hook_of_a_module_that_no_undefined_gradient_can_reach_is_not_the_users_rule():
+    layer = torch.nn.Linear(3, 2, dtype=torch.float64)
+    layer.register_full_backward_pre_hook(lambda module, gradients: (1 * gradients[0],))
+
+    report = check(layer, point(4, 3), seed=0)
+
+    assert report.passed, str(report)
+    assert any("undefined" in note for note in report.notes)
+
+
+def test_the_hook_of_a_module_that_changes_its_gradient_is_checked():
+    layer = torch.nn.Linear(3, 2, dtype=torch.float64)
+    layer.register_full_backward_hook(lambda module, inputs, outputs: (2 * inputs[0],))
+
+    assert check(layer, point(4, 3), seed=0).verdict is Verdict.FAIL

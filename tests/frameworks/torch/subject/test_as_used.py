@@ -222,3 +222,29 @@ def test_a_layer_that_keeps_the_hook_of_its_last_call_is_differentiated_right_af
 @coverages
 def test_a_wrong_gradient_of_a_layer_that_keeps_a_hook_fails(coverage):
     assert check(Implicit(factor=1.01), point(2, 3), coverage=coverage, seed=1).verdict is Verdict.FAIL
+
+
+@modules
+@reentrant
+def test_an_optimizer_that_steps_during_the_backward_does_not_step(make):
+    module = make()
+    optimizer, ran = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9), []
+
+    def step(parameter):
+        ran.append(parameter)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    for parameter in module.parameters():
+        parameter.register_post_accumulate_grad_hook(step)
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+
+    report = check(module, point(2, 3), seed=1)
+
+    assert report.passed, str(report)
+    assert any("hooks" in note for note in report.notes)
+    assert not ran
+    assert not optimizer.state
+    assert all(torch.equal(tensor, before[name]) for name, tensor in module.state_dict().items())
+    module(point(2, 3)).sum().backward()
+    assert ran

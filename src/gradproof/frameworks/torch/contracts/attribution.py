@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gradproof.frameworks.torch.contracts.contract import Context, Outcome
-from gradproof.frameworks.torch.internals import function_class
+from gradproof.frameworks.torch.internals import calls_module_hooks, function_class
 from gradproof.frameworks.torch.introspection.autograd_graph import nodes
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
@@ -33,4 +33,5 @@ def _has_own_rules(subject: TorchSubject) -> bool:
 
 
 def _is_own(node: Any) -> bool:
-    return function_class(node) is not None or "CppNode" in node.name()  # written in Python, or in C++
+    kind = function_class(node)
+    return (kind is not None and not calls_module_hooks(kind)) or "CppNode" in node.name()  # in Python, or in C++

@@ -16,6 +16,7 @@ from torch.nn.parameter import is_lazy
 from gradproof.errors import InputError
 from gradproof.frameworks.torch.exclusion import DUAL_LEVEL, PROCESS, Exclusion
 from gradproof.frameworks.torch.internals import (
+    accumulation_hooks,
     close_dual_level,
     close_levels,
     fake_mode_is_on,
@@ -52,6 +53,7 @@ def _with_state_restored(function: Any, inputs: Iterable[Tensor], body: Callable
         state = CallerState(reach)
         try:
             try:
+                state.leave_out_accumulation_hooks(inputs)
                 return body(state)
             finally:
                 state.restore()
@@ -84,6 +86,8 @@ class CallerState:
         self._attributes = [(vars(module), dict(vars(module))) for module in reach.modules.values()]
         self._tensors: list[_Held] = []
         self._gradients: list[tuple[Tensor, Tensor | None]] = []
+        self._emptied: list[tuple[dict[int, Any], dict[int, Any]]] = []
+        self.unhooked: frozenset[int] = frozenset()
         self._lent: dict[int, tuple[Tensor, Tensor, int]] = {}
         self._left = COPIED
         for module in reach.modules.values():
@@ -96,6 +100,14 @@ class CallerState:
     def lend(self, tensor: Tensor) -> None:
         """Remember the memory of a tensor that is about to be given other memory."""
         self._lent.setdefault(id(tensor), (tensor, tensor.detach(), version_of(tensor)))
+
+    def leave_out_accumulation_hooks(self, inputs: Iterable[Tensor]) -> None:
+        """Leave out, until all is restored, the hooks that run once `.grad` is written: they may step an optimizer."""
+        leaves = (*self._leaves(), *inputs)
+        self._emptied = [(hooks, dict(hooks)) for leaf in leaves if (hooks := accumulation_hooks(leaf))]
+        self.unhooked = frozenset(id(leaf) for leaf in leaves if accumulation_hooks(leaf))
+        for hooks, _ in self._emptied:
+            hooks.clear()
 
     def hold_gradient(self, leaf: Tensor) -> None:
         """Hold the `.grad` of a leaf."""
@@ -113,6 +125,8 @@ class CallerState:
                 place.update(members)
         for place, attributes in self._attributes:
             _rebind(place, attributes)
+        for hooks, own in self._emptied:
+            hooks.update(own)
         for tensor, memory, version in self._lent.values():
             tensor.data = memory
             set_version(tensor, version)

@@ -5,7 +5,7 @@ A check varies a captured tensor if it is an input too, and notes that the other
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from torch import Tensor
 
@@ -49,8 +49,11 @@ def bypassed_slots(call: Call, varied: Sequence[int], captured: Sequence[Tensor]
     return frozenset(found)
 
 
-def notes_on(call: Call, others: Sequence[Tensor], reach: Reach) -> list[str]:
-    """Return a note for each captured tensor, and one for the arguments that are bypassed."""
+def notes_on(call: Call, others: Sequence[Tensor], reach: Reach, unhooked: Collection[int]) -> list[str]:
+    """Return a note for each captured tensor, and one for the arguments that are bypassed.
+
+    `unhooked` are the ids of tensors that go without some of their hooks during the check.
+    """
     paths = [call.slots[number].path for number in sorted(call.bypassed) if not call.in_place]
     bypassing = (
         f"{call.name} uses {', '.join(paths[:8])} directly and not as an argument. The tensors themselves were given "
@@ -58,9 +61,12 @@ def notes_on(call: Call, others: Sequence[Tensor], reach: Reach) -> list[str]:
     )
     freed = ", ".join([call.slots[number].path for number in sorted(call.freed)][:8])
     freeing = f"{call.name} frees the memory of {freed}: every call was given a copy of its own."
-    hooked = ", ".join([slot.path for slot in call.slots if has_gradient_hooks(slot.tensor)][:8])
+    own = [slot for slot in call.slots if id(slot.tensor) in unhooked or not call.in_place]  # where hooks are left out
+    hooked = ", ".join(
+        [slot.path for slot in own if id(slot.tensor) in unhooked or has_gradient_hooks(slot.tensor)][:8]
+    )
     return [
-        *([HOOKED.format(paths=hooked)] if hooked and not call.in_place else []),
+        *([HOOKED.format(paths=hooked)] if hooked else []),
         *([freeing] if freed else []),
         *([bypassing] if paths else []),
         *(_notes_on_others(call, others, reach) if others else []),

@@ -77,7 +77,7 @@ class TorchSubject:
         except BaseException:
             self.caller.restore()
             raise
-        self._notes += notes_on(call, captured, self.caller.state.reach)
+        self._notes += notes_on(call, captured, self.caller.state.reach, self.caller.state.unhooked)
 
     @classmethod
     def of(
