@@ -216,6 +216,13 @@ CASES = {
         lambda g, x, y: (g * x.cos(), autograd(lambda x, y: (x * y).erf(), g, x, y)[1]),
         lambda g, x, y: (g * (x * y).cos(), autograd(lambda x, y: (x * y).erf(), g, x, y)[1]),
     ),
+    "the sign of one of three terms": (
+        "wrong-term",
+        lambda x: x * x.tanh() + x.square(),
+        (normal(40, 3),),
+        lambda g, x: g * (x.tanh() + x * (1 + x.tanh() ** 2) + 2 * x),
+        lambda g, x: g * (x.tanh() + 3 * x + x * (1.3 * x).tanh() ** 2),
+    ),
     "a bilinear form": (
         "transposed",
         lambda x, y: torch.einsum("bi,ij,bj->b", x, MATRIX, y),

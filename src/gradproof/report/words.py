@@ -136,6 +136,6 @@ def blame(culprit: Culprit) -> str:
 
 
 def blame_details(culprit: Culprit) -> str:
-    """Return what is wrong with a part by itself; nothing of one that is the whole function."""
-    like = f" It looks like {culprit.diagnoses[0].name}." if culprit.diagnoses else ""
-    return f"by itself: {culprit.message}{like}" if culprit.message else ""
+    """Return what is wrong with a part by itself, as its diagnosis if there is one; nothing of the whole function."""
+    like = next((f"{each.name}: {each.message}" for each in culprit.diagnoses[:1]), culprit.message)
+    return f"by itself: {like}" if culprit.message else ""

@@ -18,10 +18,11 @@ from gradproof.engine.diagnosis.monomials import Form, in_words
 from gradproof.engine.diagnosis.product_rule import PRODUCT
 from gradproof.engine.diagnosis.scale import named
 from gradproof.engine.diagnosis.tensor_factors import functions_of, spread_over
+from gradproof.engine.diagnosis.terms import SHARES
 from gradproof.engine.parts import Part
 from gradproof.engine.results import Diagnosis
 from gradproof.engine.subject import Array
-from gradproof.engine.thresholds import FEW, HANDFUL, MANY, TRACE
+from gradproof.engine.thresholds import FEW, HANDFUL, TRACE
 
 POWERS = (1.0, -1.0, 2.0, -2.0, 0.5, -0.5)
 EXACT = TRACE**2 * 10  # relative, of an expression: 1e-5
@@ -96,7 +97,7 @@ def along_tensors(case: Case, block: Block) -> Iterator[Diagnosis]:
             name="missing-term" if pure else "wrong-term",
             message=f"{case.subject_line} is off by a term, a multiple of {found[0]} for each {each}: {cause}.",
             fit=LIKELY,
-            hint=FORMULA,
+            hint=SHARES,
         )
         return
 
@@ -146,22 +147,20 @@ def _entries(case: Case, block: Block, *, alone: bool, whole: bool = False) -> E
 
     `alone` says whether each output has to depend on one input.
     """
-    parts = whole_of(case, block)
-    if parts is None or not case.reverse:
+    output, own = case.only_operand_part, case.input
+    if not case.reverse or output is None or output.is_complex or own.is_complex or block.rows is None:
         return None
-    output, own = parts
     there = (abs(block.right) > block.slack) | block.wrong
-    if (int(there.sum(1).max()) <= 1) is not alone:
+    if (int(there.sum(1).max()) <= 1) is not alone or not (alone or whole_of(case, block)):
         return None
     xp, chosen = case.xp, there if whole else block.wrong
     claimed, right = block.claimed[chosen], block.right[chosen]
     scale = abs(right) + float(abs(right).max()) if whole else abs(right - claimed)
     known = block.slack[chosen] <= EXACT * scale
-    if int(known.sum()) < 2 * FEW or int((~known).sum()) * MANY > int(known.sum()):
+    if int(known.sum()) < 2 * FEW or 2 * int((~known).sum()) > int(known.sum()):
         return None
-    places = xp.arange(0, output.size * own.size, device=block.right.device).reshape(output.size, own.size)[chosen][
-        known
-    ]
+    rows, columns = (block.rows - output.start)[:, None], (block.columns - own.start)[None]
+    places = (rows * own.size + columns)[chosen][known]
     few = slice(None, None, max(1, int(places.shape[0]) // HANDFUL))
     tensors = spread_over(case, output, (places // own.size)[few]) if alone else _laid(case, output, own, places[few])
     forms = _different(xp, functions_of(xp, tensors) if alone else tensors)
@@ -229,11 +228,30 @@ def _power(values: Array, power: float) -> Array:
 
 
 def _share(entries: Entries, values: Array) -> float | None:
-    """Return the multiple of some values in the claims, if these are a sum of it and of a multiple of another form."""
-    for _, other in entries.forms:
-        if fitted := _sum_of_two(other, values, entries.claimed):
-            return fitted[1]
+    """Return the multiple of some values in the claims, if they are a sum of it and of multiples of two other forms."""
+    if len(values) <= 2 * FEW:
+        return None
+    unit = values / float(values @ values) ** 0.5
+    table = _without(entries.xp.stack([each for _, each in entries.forms]), unit)
+    claimed = entries.claimed - unit * float(unit @ entries.claimed)
+    for number in range(len(table)):
+        length = float(table[number] @ table[number]) ** 0.5
+        first = table[number] / length
+        others, rest = _without(table[number:], first), claimed - first * float(first @ claimed)
+        squares = (others * others).sum(1)
+        multiples = (others @ rest) / (squares + (squares <= TRACE**2 * float(length)))
+        off = entries.xp.amax(abs(rest - multiples[:, None] * others), 1).tolist()
+        second = min(range(len(off)), key=off.__getitem__)
+        if off[second] <= EXACT * float(abs(entries.claimed).max()):
+            names = (entries.forms[number][1], entries.forms[number + second][1])
+            stacked = entries.xp.stack([values, *names]).T
+            return float((entries.xp.linalg.pinv(stacked) @ entries.claimed)[0])
     return None
+
+
+def _without(rows: Array, unit: Array) -> Array:
+    """Return vectors without their parts along a unit vector."""
+    return rows - (rows @ unit)[:, None] * unit
 
 
 def _line(values: Array, numbers: Array) -> tuple[float, float] | None:
