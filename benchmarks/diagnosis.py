@@ -2,7 +2,7 @@
 
 The first diagnosis of the first finding that has one counts. Controls are wrong in a way that has no name: no diagnosis
 is the right answer. Arguments choose among the sets: gallery, held-out, by-hand, realistic, afterwards, networks,
-transforms, models, assorted, physics, kernels, cells, various, further.
+transforms, models, assorted, physics, kernels, cells, various, further, sundry.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from benchmarks.realistic.kernels import KERNELS
 from benchmarks.realistic.models import MODELS
 from benchmarks.realistic.networks import NETWORKS
 from benchmarks.realistic.physics import PHYSICS
+from benchmarks.realistic.sundry import SUNDRY
 from benchmarks.realistic.transforms import TRANSFORMS
 from benchmarks.realistic.various import VARIOUS
 from gradproof import Report, check
@@ -74,6 +75,7 @@ SETS = {
     "cells": of_authors(CELLS),
     "various": of_authors(VARIOUS),
     "further": of_authors(FURTHER),
+    "sundry": of_authors(SUNDRY),
 }
 
 
