@@ -18,7 +18,7 @@ The functions are pure and work on whole vectors of outputs.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -114,8 +114,10 @@ def kinked(centre: Array, samples: list[Sample], least: Array) -> Array:
 
     From a step to the next curvature multiplies their difference by `RATIO`, and noise divides it by `RATIO`.
     """
-    jumps = [sample.split(centre)[1] / sample.t for sample in samples[:3]]
-    return is_steady(abs(jumps[0]) > least, jumps, 1 / RATIO)
+    jumps = (sample.split(centre)[1] / sample.t for sample in samples[:3])
+    first = next(jumps)
+    clear = abs(first) > least
+    return is_steady(clear, [first, *jumps], 1 / RATIO) if bool(clear.any()) else clear
 
 
 def is_steady(clear: Array, jumps: list[Array], within: float) -> Array:
@@ -161,8 +163,8 @@ def _central_slopes(values: _Values, floor: Array) -> list[_Candidate]:
     for candidate in (*pairs, *triples):
         candidate.mark_unknown(xp)
     if len(samples) > 2:
-        for k, pair in enumerate(pairs):
-            pair.flat = (odd[k] == 0) & (even[k] == 0) & (odd[k + 1] == 0) & (even[k + 1] == 0)
+        for pair, flat in zip(pairs, _flat(centre, odd, even), strict=True):
+            pair.flat = flat
         _widen_for_doubts(values, floor, fourths, pairs, triples)
     by_step = [pairs[0]]
     for pair, triple in zip(pairs[1:], triples, strict=True):
@@ -170,14 +172,29 @@ def _central_slopes(values: _Values, floor: Array) -> list[_Candidate]:
     return by_step
 
 
+def _flat(centre: Array, odd: Sequence[Array], even: Sequence[Array]) -> list[Array]:
+    """Flag the outputs that are constant on each two neighbouring samples.
+
+    If none is constant on the finest two, and no value is zero, it does not matter which are constant on coarser ones.
+    """
+
+    def both(k: int) -> Array:
+        return (odd[k] == 0) & (even[k] == 0) & (odd[k + 1] == 0) & (even[k + 1] == 0)
+
+    finest, count = both(0), len(odd) - 1
+    if not bool((finest | (centre == 0)).any()):
+        return [finest] * count
+    return [finest, *map(both, range(1, count))]
+
+
 def _widen_for_doubts(
     values: _Values, floor: Array, fourths: list[Array], pairs: list[_Candidate], triples: list[_Candidate]
 ) -> None:
     """Widen the bars of three samples or more: for cancellation, for sub-step oscillation and for quantised values."""
-    around = values.noise
-    for k, pair in enumerate(pairs):
+    around, zero = values.noise, values.centre == 0
+    for k, pair in enumerate(pairs if bool(zero.any()) else ()):
         # A value that stays exactly zero is a difference of equal numbers, of which a rounding of one is lost.
-        lost = (pair.flat & (values.centre == 0)) * (around.shown / values.samples[k].t)
+        lost = (pair.flat & zero) * (around.shown / values.samples[k].t)
         pair.bar += lost
         if k < len(triples):
             triples[k].bar += lost
@@ -198,7 +215,10 @@ def _discard_oscillation(
     """
     noise = GROSS * xp.maximum(fourths[0], usual)
     for k, pair in enumerate(pairs[1:], start=1):
-        hidden = (fourths[k] > noise) & (pair.bar > ALIKE * abs(pair.value)) & ~pairs[0].flat
+        rough = fourths[k] > noise
+        if not bool(rough.any()):
+            continue
+        hidden = rough & (pair.bar > ALIKE * abs(pair.value)) & ~pairs[0].flat
         pair.bar = xp.where(hidden, math.inf, pair.bar)
         if k < len(triples):
             triples[k].bar = xp.where(hidden, math.inf, triples[k].bar)

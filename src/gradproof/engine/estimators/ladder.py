@@ -220,11 +220,12 @@ class Ladder:
         least = self._least_jump
 
         def jump(where: slice) -> Array:
-            centre, samples = self.subject.centre[where], self._cut(where)[:3]
-            jumps = [sample.split(centre)[1] for sample in samples]
-            finest, size = samples[0], abs(jumps[0])
-            clear = (size > least(centre)) & (size > 0.5 * abs(finest.plus - finest.minus))
-            return is_steady(clear, jumps, STEADY)
+            centre, (finest, *others) = self.subject.centre[where], self._cut(where)[:3]
+            first = finest.split(centre)[1]
+            clear = (abs(first) > least(centre)) & (abs(first) > 0.5 * abs(finest.plus - finest.minus))
+            if not bool(clear.any()):
+                return clear
+            return is_steady(clear, [first, *(sample.split(centre)[1] for sample in others)], STEADY)
 
         return self._flags(jump)
 

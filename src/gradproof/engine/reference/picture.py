@@ -8,8 +8,7 @@ from typing import Any
 from gradproof.engine.reference.errors import Allowance, ErrorStatistics
 from gradproof.engine.results import ErrorMap
 from gradproof.engine.subject import Array
-
-BLOCKS = 32  # at most, along either side
+from gradproof.engine.thresholds import MANY
 
 
 def error_map(name: str, shape: tuple[int, ...], statistics: ErrorStatistics, allowance: Allowance) -> ErrorMap:
@@ -49,8 +48,8 @@ def _filled(grid: Array, dimension: int, pace: int, arrays: Any) -> Array:
 
 
 def _pace(length: int) -> int:
-    """Return the least power of two that makes few blocks of a length."""
-    return 1 << max(0, math.ceil(math.log2(max(length, 1) / BLOCKS)))
+    """Return the least power of two that makes 32 blocks of a length at most."""
+    return 1 << max(0, math.ceil(math.log2(max(length, 1) / (2 * MANY))))
 
 
 def _ratio(own: float, plain: float) -> float:
