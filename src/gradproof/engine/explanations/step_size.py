@@ -45,6 +45,8 @@ class CoarserSteps(OtherSteps):
     def shown_by(self, probe: Probe) -> bool:
         """Return True if two neighbouring coarse steps show the claimed slope."""
         ladder, claimed, whole = probe.ladder, probe.claim.slope, probe.contraction.slope
+        if len(ladder.samples) < 3:
+            return False
         slopes = slopes_of_pairs(ladder, probe.cotangent)
         nearer = (k for k, each in enumerate(slopes) if k and not abs(each - claimed) > abs(each - whole))
         return any(_confirms(contract(ladder.between(k), probe.cotangent), probe) for k in nearer)
