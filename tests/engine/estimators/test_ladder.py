@@ -187,6 +187,18 @@ def test_two_neighbouring_samples_are_a_ladder_of_their_own():
     assert [sample.t for sample in ladder.between(1).samples] == [1.0, 4.0]
 
 
+def test_an_output_that_is_never_finite_beside_the_point_leaves_the_others_their_coarsest_changes():
+    ladder = ladder_of(lambda x: np.where(x > 2, np.where(x == 3, x, np.nan), x**2), [1.0, 3.0, 1.5])
+
+    changes, steps = ladder.farthest()
+    coarsest, centre = ladder.samples[-1], ladder.subject.centre
+    expected = np.maximum(abs(coarsest.plus - centre), abs(coarsest.minus - centre))
+
+    assert np.isnan(changes[1])
+    assert changes[[0, 2]] == pytest.approx(expected[[0, 2]], rel=1e-12)
+    assert (np.asarray(steps)[[0, 2]] == coarsest.t).all()
+
+
 def test_pieces_of_a_long_vector_add_up_to_the_whole():
     ladder = ladder_of(np.sin, np.linspace(0.3, 2.8, 2 * CACHED + 17), (0, 1))
     pieces = np.concatenate([piece.value for _, piece in ladder.pieces(0, ladder.subject.outputs.size)])
