@@ -107,10 +107,8 @@ def _by_double_precision(
 ) -> Judgement:
     finer = replace(options, enough=max(ENOUGH, subject.numbers.precision / ROUNDINGS))
     judgement = judged(wide, probes=probes, seed=seed, options=finer)
-    if judgement.verdict is Verdict.FAIL and not judgement.entries:
-        judgement = judged(
-            wide, probes=probes, seed=seed, options=options
-        )  # wide bars, as beside a pole, accuse nobody
+    if judgement.verdict is Verdict.FAIL and not judgement.entries:  # beside a pole such a bar hides every value
+        judgement = judged(wide, probes=probes, seed=seed, options=options)
     if judgement.verdict is Verdict.FAIL and _within_rounding(judgement, subject.numbers.precision):
         note = HIDDEN.format(error=max(abs(_relative(entry)) for entry in judgement.entries))
         lenient = replace(finer, rtol=options.rtol + ROUNDINGS * subject.numbers.precision)

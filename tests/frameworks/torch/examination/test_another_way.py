@@ -41,4 +41,5 @@ def test_a_single_value_that_is_ill_conditioned_is_judged_in_double_precision():
 
     report = check(lambda x: (x * 41.3).sin(), x.requires_grad_())
 
-    assert "right in double precision" in report.message
+    assert report.verdict is not Verdict.FAIL
+    assert not any("judged in its own precision" in note for note in report.notes)
