@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from gradproof import Verdict, check, gradgradcheck
+from gradproof import Verdict, check, compare, gradgradcheck
 from support.functions import doubled
 from support.points import normal, point
 
@@ -73,3 +73,12 @@ def test_a_wrong_gradient_of_a_checkpointed_module_in_low_precision_fails(dtype)
     module = Checkpointed(doubled).to(dtype)
 
     assert check(module, point(2, 3, dtype=dtype), seed=1).verdict is Verdict.FAIL
+
+
+def test_a_checkpointed_module_is_equivalent_to_the_same_function_of_its_weights():
+    module = Checkpointed().eval()
+
+    def plain(x):
+        return torch.sin(torch.tanh(x @ module.weight) @ module.weight)
+
+    assert compare(module, plain, (point(2, 3),), seed=0).verdict is Verdict.PASS

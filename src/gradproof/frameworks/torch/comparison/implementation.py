@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -45,8 +46,9 @@ class Evaluation:
             factors = [incoming[path].to(result, copy=True) for path, result in zip(paths, results, strict=True)]
             self._caller.tally.pullbacks += 1
             try:
+                pull = partial(torch.autograd.grad, results, list(self._leaves), factors, allow_unused=True)
                 with self._caller.timed():
-                    found = torch.autograd.grad(results, list(self._leaves), factors, allow_unused=True)
+                    found = self._caller.holding(self._leaves, pull)
             except Exception as error:
                 raise derivative_error(error) from error
             finally:
