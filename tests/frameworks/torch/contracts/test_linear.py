@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gradproof import gradcheck
+from gradproof import Verdict, check, gradcheck
 from support.functions import identity, with_context
 from support.points import point
 
@@ -81,3 +81,13 @@ def test_a_rule_that_is_right_for_one_output_at_a_time_alone_breaks_it(asked, na
 
 def test_right_functions_keep_it_under_full_coverage_too(asked, right):
     assert asked("linear", *right, coverage="full") == []
+
+
+@pytest.mark.parametrize(("left", "verdict"), [(0.0, Verdict.PASS), (1.0, Verdict.FAIL), (float("nan"), Verdict.FAIL)])
+def test_outputs_without_entries_have_a_gradient_of_zero(left, verdict):
+    function = with_context(lambda ctx, x: x.new_zeros(0), lambda ctx, g: torch.full((3,), left, dtype=g.dtype))
+
+    report = check(function, point(3), seed=0)
+
+    assert report.verdict is verdict
+    assert report.passed or report.findings[0].kind == "linear"

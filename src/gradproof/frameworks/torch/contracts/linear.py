@@ -3,6 +3,7 @@
 An incoming gradient of zero must give zero up to rounding. A multiple must agree in half the digits: some rules, such
 as that of the matrix exponential, choose their approximation by the size of the incoming gradient. A sum must agree in
 one digit, since a function may cast to a low precision inside; the two terms of the sum have no entry in common.
+Outputs without entries have a gradient of zero.
 Backwards that are not linear are rarely off by less.
 """
 
@@ -36,6 +37,8 @@ FEW_BITS = 2.0**20  # times the smallest normal number, below which numbers lose
 
 def linear(subject: TorchSubject, context: Context) -> Outcome:
     """Test that zero gives zero, a multiple gives the multiple, and a sum gives the sum."""
+    if not subject.outputs.size:
+        return _of_nothing(subject)
     once = context.gradient(subject)
     worst, left = _left_at_zero(subject, once)
     if left:
@@ -58,6 +61,22 @@ def linear(subject: TorchSubject, context: Context) -> Outcome:
         f"{factor:g} times the incoming gradient does not give {factor:g} times the gradient",
         f"{float(once[worst]):.6g}, then {float(many[worst]):.6g}",
         look_for="a clip, a power, an absolute value or a norm",
+    )
+
+
+def _of_nothing(subject: TorchSubject) -> Outcome:
+    """Test that outputs without entries have a gradient of zero."""
+    found = subject.pullback(subject.centre)
+    if not found.any():  # NaN counts
+        return KEPT
+    worst = int(found.nan_to_num(torch.inf).abs().argmax())
+    place = subject.inputs.locate(worst)
+    return broken(
+        ContractName.LINEAR,
+        f"The outputs have no entries, and the gradient with respect to {place.path} is not zero "
+        f"({float(found[worst]):.3g} at {place}).",
+        argument=place.path,
+        hint="Multiply by the incoming gradient, and take sums of it: those of no entries are zero.",
     )
 
 

@@ -24,7 +24,9 @@ def with_contracts(
     """Return the judgement of a derivative with the findings and notes of the contracts of its mode."""
     budget = budget or Budget(None, began=0.0)
     chosen = _chosen(subject, mode, options) if subject.graphs.way is not Way.AS_USED else []
-    if not chosen or not subject.inputs.size or not subject.outputs.size or _has_no_derivative(found):
+    if not subject.outputs.size:
+        chosen = [contract for contract in chosen if contract.name is ContractName.LINEAR]
+    if not chosen or not subject.inputs.size or _has_no_derivative(found):
         return found
     subject.forget()
     context = Context(
