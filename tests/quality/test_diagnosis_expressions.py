@@ -16,6 +16,7 @@ COUNTS = torch.tensor([1.0, 2.0, 1.0, 3.0, 1.0, 2.0, 2.0, 1.0, 3.0, 3.0, 1.0, 2.
 KINDS = torch.tensor([0.5, 2.0, 3.0, 0.5, 1.0, 2.0, 3.0, 3.0, 0.5, 1.0, 2.0, 2.0], dtype=torch.float64)
 LABELS = f.one_hot(torch.tensor([1, 0, 2, 2, 1]), 4).double()
 KEPT = torch.tensor([1, 0, 1, 1, 0, 1, 0, 1, 1, 0, 1, 1]).double()
+FROM, TO = torch.tensor([0, 1, 1, 2, 3, 4]), torch.tensor([1, 2, 3, 4, 4, 0])
 WORDS, AT = torch.tensor([3, 1, 4, 4, 0, 2]), torch.tensor([2, 1, 0, 3, 4, 0])
 STEP = 0.25
 
@@ -222,6 +223,34 @@ CASES = {
         (normal(40, 3),),
         lambda g, x: g * (x.tanh() + x * (1 + x.tanh() ** 2) + 2 * x),
         lambda g, x: g * (x.tanh() + 3 * x + x * (1.3 * x).tanh() ** 2),
+    ),
+    "the logarithm of a power": (
+        "wrong-factor",
+        lambda x, y: x**y,
+        (positive(10), positive(10, seed=2)),
+        lambda g, x, y: (g * y * x ** (y - 1), g * x**y),
+        lambda g, x, y: (g * y * x ** (y - 1), g * x**y * (x.log() + 0.3)),
+    ),
+    "the two of a square within a sum": (
+        "wrong-term",
+        lambda x: 0.7 * x + 0.4 * x * x,
+        (normal(12),),
+        lambda g, x: g * (0.7 + 0.4 * x),
+        lambda g, x: g * (0.4 + 0.8 * x),
+    ),
+    "a term with another input's sign": (
+        "wrong-term",
+        lambda x, y: x.sin() * x.exp() + y * x.cos(),
+        (normal(10), normal(10, seed=2)),
+        lambda g, x, y: (g * ((x.sin() + x.cos()) * x.exp() + y * x.sin()), g * x.cos()),
+        lambda g, x, y: (g * ((x.sin() + x.cos()) * x.exp() - (y + 0.5).erf() * x.sin()), g * x.cos()),
+    ),
+    "edges whose ends are exchanged": (
+        "misplaced",
+        lambda x, w: torch.zeros_like(x).index_add(0, TO, w[:, None] * x[FROM]),
+        (normal(5, 3), normal(6, seed=2)),
+        lambda g, x, w: (torch.zeros_like(x).index_add(0, FROM, w[:, None] * g[TO]), (g[FROM] * x[TO]).sum(-1)),
+        lambda g, x, w: (torch.zeros_like(x).index_add(0, FROM, w[:, None] * g[TO]), (g[FROM] * x[TO].exp()).sum(-1)),
     ),
     "a bilinear form": (
         "transposed",

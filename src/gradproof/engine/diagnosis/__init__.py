@@ -6,7 +6,7 @@ them with slopes along fresh random directions. The result is empty if no hypoth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 
@@ -67,7 +67,6 @@ BY_TERMS: tuple[Hypothesis, ...] = (  # tried later, since they also fit many of
     product_rule.held_constant,
     product_rule.held_constant_beside,
     product_rule.counted,
-    regions.of_one_sign,
 )
 BY_PLACE: tuple[Hypothesis, ...] = (regions.beyond_a_threshold, evaluation_point.wrong_point)
 ENTRYWISE: tuple[OfBlock, ...] = (
@@ -77,6 +76,7 @@ ENTRYWISE: tuple[OfBlock, ...] = (
     index_maps.rearranged,
     index_maps.wrong_dimension,
     index_maps.elsewhere,
+    index_maps.read_and_put_elsewhere,
     index_maps.transposed_between_factors,
     regions.inverted,
     regions.extra_entries,
@@ -139,7 +139,11 @@ def _candidates(case: Case) -> tuple[Diagnosis, ...]:
         return found
     block = block_of(case)
     found = _of_block(FACTORS, case, block)
-    found = found or _ranked(one for family in BY_TERMS for one in _affordable(family(case)))
+    if not found:
+        by_terms = [one for family in BY_TERMS for one in _affordable(family(case))]
+        found = _ranked([*by_terms, *(() if block is None else tensor_factors.function_left_out(case, block))])
+    if block is None or int((abs(block.right) > block.slack).sum(0).max()) <= 1:
+        found = found or _ranked(_affordable(regions.of_one_sign(case)))
     found = found or _of_block(ENTRYWISE if case.sample is None else OF_A_SAMPLE, case, block)
     found = found or _ranked(one for family in BY_PLACE for one in _affordable(family(case)))
     found = found or _of_block(EXPRESSIONS, case, block)
@@ -163,7 +167,7 @@ def _of_tangents(diagnosis: Diagnosis) -> Diagnosis:
     return replace(diagnosis, hint=hint)
 
 
-def _ranked(candidates: Iterator[Diagnosis]) -> tuple[Diagnosis, ...]:
+def _ranked(candidates: Iterable[Diagnosis]) -> tuple[Diagnosis, ...]:
     """Return the candidates that fit, the best first, one for each name; ties keep their order."""
     fitting = [candidate for candidate in candidates if candidate.fit >= LEAST_FIT]
     fitting.sort(key=lambda candidate: -min(candidate.fit, CERTAIN))

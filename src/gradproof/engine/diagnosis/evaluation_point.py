@@ -27,6 +27,7 @@ ADVICE = (
     "tensor that is not the one meant."
 )
 
+TURNED = "Look at the signs of the terms that this input is in, and for a saved tensor that is negated."
 BRANCHES = "Look at the condition of the mask, and at which branch it takes on which side."
 LEFT_OUT = "Look for a weight, a scale or a norm of the forward that the backward does not multiply or divide by."
 INNER = (3, 4, 5, 8, 10, 100)  # constants that the inputs of an inner function are often multiplied by
@@ -39,6 +40,7 @@ class _Instead(enum.Enum):
     VALUE = "value"
     TRANSPOSE = "transpose"
     INNER = "inner"  # a large multiple, at which terms may vanish
+    TURNED = "turned"  # another input with the other sign
     OTHER = "other"
 
 
@@ -71,6 +73,8 @@ def wrong_point(case: Case) -> Iterator[Diagnosis]:
         ):  # few numbers may agree by chance
             continue
         name, also, hint = _cause(case, instead)
+        if instead is _Instead.TURNED:
+            name, also, hint = "wrong-term", ", as if a term with it had the wrong sign", TURNED
         if instead is _Instead.OTHER and _is_branch(case):
             name, also, hint = "mask", ", as if the branches that it chooses from were exchanged", BRANCHES
         message = f"{case.subject_line} is right for another point: for {text}{also}."
@@ -166,6 +170,8 @@ def _places(case: Case) -> Iterator[tuple[_Instead, str, Array]]:
     for other in [part, *(each for each in measurements.inputs[:3] if each.path != part.path)]:
         changes = _changes(other, other.of(point))
         found += [(_Instead.OTHER, text.format(other.path), other, value) for text, value in changes]
+        turned = _Instead.OTHER if other == part else _Instead.TURNED
+        found.append((turned, f"−{other.path}", other, -other.of(point)))
         if other == part or not case.full:  # else what is left out with the other input may be a term or a factor
             found.append((_Instead.OTHER, f"0 in place of {other.path}", other, 0.0 * other.of(point)))
     if not part.is_complex:
@@ -200,7 +206,7 @@ def _leaves_the_domain(x: Array, value: Array) -> bool:
 
 def _changes(part: Part, x: Array) -> list[tuple[str, Array]]:
     """Return what a tensor may be after a change in place, each with a pattern for its name."""
-    found = [("2 {}", 2 * x), ("{} / 2", x / 2), ("−{}", -x)]
+    found = [("2 {}", 2 * x), ("{} / 2", x / 2)]
     found += [("{} + 1", _plus(part, x, 1.0)), ("{} − 1", _plus(part, x, -1.0))]
     if not part.is_complex:
         found += [("|{}|", abs(x)), ("{}²", x * x), ("relu({})", (x + abs(x)) / 2)]

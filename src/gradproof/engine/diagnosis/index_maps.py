@@ -108,16 +108,14 @@ def read_elsewhere(case: Case, block: Block) -> Iterator[Diagnosis]:
     """Diagnose entries that are those of a tensor, as the right ones are, but of other indices of it."""
     measurements = case.measurements
     vectors = [(measurements.inputs, measurements.subject.point), (measurements.outputs, measurements.subject.centre)]
-    slack, wrong = float(block.slack.max()), block.wrong
+    slack, tables = float(block.slack.max()), [block.claimed, block.right]
+    entries = [table[block.wrong & (abs(table) > block.slack)] for table in tables]
     for part, vector in [(part, vector) for parts, vector in vectors for part in parts]:
-        values = part.of(vector)
         if part.is_complex or not FEW < part.size <= SMALL or block.rows is None:
             continue
-        pairs = [(block.claimed[wrong], block.right[wrong]), (-block.claimed[wrong], -block.right[wrong])]
-        for entries in pairs:
-            near = [
-                abs(each[:, None] - values[None]) <= slack + CLAIM_ACCURACY * abs(each)[:, None] for each in entries
-            ]
+        values = part.of(vector)
+        for sign in (1, -1):
+            near = [abs(each[:, None] - sign * values[None]) <= slack + SAME * abs(each)[:, None] for each in entries]
             places = [{each for row in one.tolist() for each, there in enumerate(row) if there} for one in near]
             if all(bool(each.any(1).all()) for each in near) and min(map(len, places)) > FEW:
                 yield Diagnosis(
@@ -127,6 +125,12 @@ def read_elsewhere(case: Case, block: Block) -> Iterator[Diagnosis]:
                     hint=INDICES,
                 )
                 return
+
+
+def read_and_put_elsewhere(case: Case, block: Block) -> Iterator[Diagnosis]:
+    """Diagnose entries of a tensor at other indices, which are put where nothing should be."""
+    if not bool(((abs(block.claimed) > block.slack) & (abs(block.right) > block.slack) & block.wrong).any()):
+        yield from read_elsewhere(case, block)
 
 
 def found_elsewhere(case: Case, block: Block) -> Iterator[Diagnosis]:

@@ -13,6 +13,7 @@ from gradproof.engine.diagnosis.block import Block
 from gradproof.engine.diagnosis.case import CERTAIN, LEAST_FIT, Case
 from gradproof.engine.diagnosis.index_maps import whole_of
 from gradproof.engine.diagnosis.measurements import units
+from gradproof.engine.diagnosis.regions import MISSING
 from gradproof.engine.parts import Part
 from gradproof.engine.results import Diagnosis
 from gradproof.engine.subject import Array
@@ -52,6 +53,15 @@ def fixed_factors(case: Case, block: Block) -> Iterator[Diagnosis]:
     others = [factor for factor in first.tolist() if abs(factor - 1) > TRACE]
     if len({f"{factor:.3g}" for factor in others}) > len(others) - 2:
         return  # entries that differ in different ways have no pattern
+    if all(abs(factor) <= TRACE for factor in others):
+        yield Diagnosis(
+            name="mask",
+            message=f"{case.subject_line} is not zero in {len(others)} entries in which it should be, at other points "
+            "too; elsewhere it is right.",
+            fit=CERTAIN,
+            hint=MISSING,
+        )
+        return
     yield Diagnosis(
         name="wrong-factor",
         message=f"{case.subject_line} lacks a factor for each entry that does not depend on the inputs, from "

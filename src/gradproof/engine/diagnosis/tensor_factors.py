@@ -69,6 +69,25 @@ def _scaled(case: Case, scaling: Scaling, times: str, *, on_inputs: bool) -> Dia
     )
 
 
+def function_left_out(case: Case, block: Block) -> Iterator[Diagnosis]:
+    """Diagnose a factor that is missing: a common function of a tensor, such as its logarithm or its cosine."""
+    for on_inputs in (True, False):
+        scaling = _scaling(case, block, on_inputs=on_inputs)
+        if scaling is None or len(scaling.factors) <= 2 * FEW:
+            continue
+        outputs = [part.path for part in case.measurements.outputs]
+        for text, values in functions_of(case.xp, _tensors(case, scaling)):
+            own = text.startswith("√") or not any(path in text for path in outputs)  # else the value at another point
+            if own and not text.startswith("(") and _multiple(scaling, 1 / values) == 1.0:
+                yield Diagnosis(
+                    name="wrong-factor",
+                    message=f"{case.subject_line} lacks the factor {text}.",
+                    fit=scaling.fit,
+                    hint=HINT,
+                )
+                return
+
+
 def exchanged(case: Case, block: Block) -> Iterator[Diagnosis]:
     """Diagnose a factor in the place of another: of a tensor, and of common functions of it."""
     for on_inputs in (True, False):

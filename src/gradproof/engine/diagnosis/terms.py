@@ -17,6 +17,7 @@ from gradproof.engine.results import Diagnosis
 from gradproof.engine.subject import Array
 from gradproof.engine.thresholds import FEW, TRACE
 
+LIKELY = (LEAST_FIT + CERTAIN) / 2
 SHARED = "through something that all entries share"
 SHARES = (
     "Look at what the forward shares between entries, a sum, mean, norm, maximum or a softmax's denominator: it "
@@ -45,14 +46,38 @@ def residual(case: Case) -> Iterator[Diagnosis]:
             pairs = zip(case.errors, observed, strict=True)
             fit = case.fit(error + multiple * term for error, term in pairs)
             part_of_a_product = bool((abs(quotient - multiple) <= SAME * abs(multiple)).all())
-            yield _lacking(case, multiple, text, fit, added="value" not in text and not part_of_a_product)
+            if factor is point and (part_of := _multiple_in_claims(case, part, point)):
+                yield _of_another_size(case, text, part_of, part_of + multiple, fit)
+            else:
+                yield _lacking(case, multiple, text, fit, added="value" not in text and not part_of_a_product)
         if factor is values and (multiple := multiple_of(observed, case.claimed)):
             yield Diagnosis(
                 name="missing-term",
                 message=f"{case.subject_line} is {_times(multiple)}{text}, and nothing else.",
-                fit=CERTAIN * case.fit_claims(multiple * term for term in observed),
+                fit=LIKELY * case.fit_claims(multiple * term for term in observed),  # it may be a factor too
                 hint=PRODUCT,
             )
+
+
+def _multiple_in_claims(case: Case, part: Part, point: Array) -> float:
+    """Return b if the claims of a function of single entries are a + b times the input; zero if they are not."""
+    ones = part.changed(0.0 * case.operands[0], lambda piece: piece + 1.0)
+    numbers = case.claim(ones)
+    centred = point - point.sum() / len(point)
+    square = float(centred @ centred)
+    slope = float(centred @ numbers) / square if square > 0 else 0.0
+    left = numbers - numbers.sum() / len(point) - slope * centred
+    exact = float(abs(left).max()) <= SAME * float(abs(numbers).max())
+    return slope if exact and len(point) > 2 * FEW and abs(slope) > SAME * float(abs(numbers).max()) else 0.0
+
+
+def _of_another_size(case: Case, text: str, claimed: float, right: float, fit: float) -> Diagnosis:
+    return Diagnosis(
+        name="wrong-term",
+        message=f"{case.subject_line} has {claimed:.4g} times {text} as a term, where it should be {right:.4g} times.",
+        fit=fit,
+        hint="Look for a factor of this term, such as the 2 of a square, that is left out or applied twice.",
+    )
 
 
 def _lacking(case: Case, multiple: float, text: str, fit: float, *, added: bool) -> Diagnosis:
