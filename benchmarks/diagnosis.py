@@ -2,7 +2,7 @@
 
 The first diagnosis of the first finding that has one counts. Controls are wrong in a way that has no name: no diagnosis
 is the right answer. Arguments choose among the sets: gallery, held-out, by-hand, realistic, afterwards, networks,
-transforms, models, assorted, physics, kernels, cells, various, further, sundry.
+transforms, models, assorted, physics, kernels, cells, various, further, sundry, newest.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from benchmarks.realistic.further import FURTHER
 from benchmarks.realistic.kernels import KERNELS
 from benchmarks.realistic.models import MODELS
 from benchmarks.realistic.networks import NETWORKS
+from benchmarks.realistic.newest import NEWEST
 from benchmarks.realistic.physics import PHYSICS
 from benchmarks.realistic.sundry import SUNDRY
 from benchmarks.realistic.transforms import TRANSFORMS
@@ -76,6 +77,7 @@ SETS = {
     "various": of_authors(VARIOUS),
     "further": of_authors(FURTHER),
     "sundry": of_authors(SUNDRY),
+    "newest": of_authors(NEWEST),
 }
 
 
