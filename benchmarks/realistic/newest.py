@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as f
 
-from benchmarks.realistic.bug import bug, fixed, pulled_back
+from benchmarks.realistic.bug import bug, fixed
 from gradproof.gallery.specimen import complex_normal, normal, positive
 
 newest = partial(bug, family="newest")

@@ -30,7 +30,7 @@ ADVICE = (
 TURNED = "Look at the signs of the terms that this input is in, and for a saved tensor that is negated."
 BRANCHES = "Look at the condition of the mask, and at which branch it takes on which side."
 LEFT_OUT = "Look for a weight, a scale or a norm of the forward that the backward does not multiply or divide by."
-INNER = (3, 4, 5, 8, 10, 100)  # constants that the inputs of an inner function are often multiplied by
+INNER = (math.sqrt(2), 3, 4, 5, 8, 10, 100)  # constants that the inputs of an inner function are often multiplied by
 
 
 class _Instead(enum.Enum):
@@ -175,8 +175,8 @@ def _places(case: Case) -> Iterator[tuple[_Instead, str, Array]]:
         if other == part or not case.full:  # else what is left out with the other input may be a term or a factor
             found.append((_Instead.OTHER, f"0 in place of {other.path}", other, 0.0 * other.of(point)))
     if not part.is_complex:
-        found += [(_Instead.INNER, f"{size} {part.path}", part, size * own) for size in INNER]
-        found += [(_Instead.INNER, f"{part.path} / {size}", part, own / size) for size in INNER]
+        found += [(_Instead.INNER, f"{size:.5g} {part.path}", part, size * own) for size in INNER]
+        found += [(_Instead.INNER, f"{part.path} / {size:.5g}", part, own / size) for size in INNER]
     for instead, text, other, value in found:
         if other.is_complex or not _leaves_the_domain(other.of(point), value):
             yield instead, text, measurements.directions(other, [value - other.of(point)])[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from gradproof.engine.diagnosis.case import SAME, Case
+from gradproof.engine.diagnosis.case import CERTAIN, SAME, Case
 from gradproof.engine.diagnosis.measurements import multiple_of
 from gradproof.engine.diagnosis.regions import described, wrong_entries
 from gradproof.engine.results import Diagnosis
@@ -20,7 +20,7 @@ def factor(case: Case) -> Iterator[Diagnosis]:
         return
     fit = case.fit_claims(size * right for right in case.right_values)
     known = named(size, case)
-    if fit and (known or case.degrees_of_freedom >= FEW):
+    if known or (fit > CERTAIN and case.degrees_of_freedom >= FEW):
         yield _diagnosis(size, known, case, fit, "")
 
 
