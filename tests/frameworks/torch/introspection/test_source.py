@@ -118,6 +118,16 @@ def test_files_below_the_working_directory_are_relative_to_it(monkeypatch):
     assert source_of(line_of).file == str(here)
 
 
+def test_a_function_is_checked_in_a_working_directory_that_was_deleted(monkeypatch, tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+
+    assert check(lambda x: x.sin(), point(3), seed=0).passed
+    assert Path(source_of(line_of).file).name == "test_source.py"
+
+
 def test_code_that_no_file_holds_has_no_place():
     names: dict = {}
     exec("def typed(x): return x", names)

@@ -56,7 +56,10 @@ def rule_of(kind: type[Function], mode: str) -> Callable[..., Any]:
 def _place_of(code: CodeType) -> Source:
     """Return the file, relative to the working directory if it lies below it, and the line."""
     file, line = _definition(code.co_filename, code.co_firstlineno, code.co_name)
-    here = os.getcwd() + os.sep  # noqa: PTH109  # a tenth of the time of Path.cwd(), in every check
+    try:
+        here = os.getcwd() + os.sep  # noqa: PTH109  # a tenth of the time of Path.cwd(), in every check
+    except OSError:  # the working directory was deleted
+        return Source(file, line)
     return Source(file.removeprefix(here), line)
 
 
