@@ -124,7 +124,7 @@ def duration(seconds: float) -> str:
     """Return a time in one unit or two.
 
     >>> duration(59), duration(61), duration(7300)
-    ('59 s', '1 min 1 s', '2 h 2 min')
+    ('59 s', '1 min 1 s', '2 h 1 min')
     """
     minutes, rest = divmod(round(seconds), 60)
     if minutes >= 60:

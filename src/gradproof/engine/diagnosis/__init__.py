@@ -146,9 +146,9 @@ def _candidates(case: Case) -> tuple[Diagnosis, ...]:
         found = found or _ranked(_affordable(regions.of_one_sign(case)))
     found = found or _of_block(ENTRYWISE if case.sample is None else OF_A_SAMPLE, case, block)
     found = found or _ranked(one for family in BY_PLACE for one in _affordable(family(case)))
-    found = found or _of_block(EXPRESSIONS, case, block)
+    found = found or _of_block(EXPRESSIONS if case.sample is None else (), case, block)
     found = found or (() if block is None else tuple(evaluation_point.approximate(case, block)))
-    return found or _of_block(ELSEWHERE, case, block)
+    return found or _of_block(ELSEWHERE if case.sample is None else (), case, block)
 
 
 def _of_block(families: tuple[OfBlock, ...], case: Case, block: Block | None) -> tuple[Diagnosis, ...]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gradproof.engine.diagnosis.case import SMALL, ZERO, Case
 from gradproof.engine.diagnosis.measurements import units
 from gradproof.engine.parts import quasirandom_indices
 from gradproof.engine.subject import Array
-from gradproof.engine.thresholds import CLEARLY, MANY
+from gradproof.engine.thresholds import CLEARLY, MANY, SLIGHT
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,16 @@ class Block:
     def dropped(self) -> Array:
         """A mask of the entries that are claimed to be zero and are not."""
         return self.wrong & (abs(self.claimed) <= self.slack)
+
+    def holds_the_errors(self, operands: Sequence[Array]) -> bool:
+        """Return False if a column is wrong in outputs that it does not influence, which are not among the rows."""
+        inside = self.right - self.claimed
+        for operand, (claimed, right) in zip(operands, self.products, strict=False):
+            left = abs(right - claimed - operand[self.rows] @ inside)
+            allowed = SLIGHT * float(abs(right - claimed).max())
+            if any(whole and off > allowed for whole, off in zip(self.complete, left.tolist(), strict=True)):
+                return False
+        return True
 
 
 def block_of(case: Case) -> Block | None:

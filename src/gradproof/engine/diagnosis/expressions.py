@@ -26,7 +26,7 @@ from gradproof.engine.thresholds import FEW, HANDFUL, TRACE
 
 POWERS = (1.0, -1.0, 2.0, -2.0, 0.5, -0.5)
 EXACT = TRACE**2 * 10  # relative, of an expression: 1e-5
-LIKELY = LEAST_FIT + (1 - LEAST_FIT) / 4  # more than what says where entries are wrong, less than what fits a law
+WRITTEN_DOWN = LEAST_FIT + (1 - LEAST_FIT) / 4  # more than what says where entries are wrong, less than what fits a law
 FORMULA = "Differentiate the forward term by term, and compare each with the backward: its factors, and their sums."
 
 
@@ -67,7 +67,7 @@ def _left_out(case: Case, entries: Entries | None) -> Iterator[Diagnosis]:
     yield Diagnosis(
         name="missing-term" if missing else "wrong-term",
         message=f"{case.subject_line} {how}.",
-        fit=LIKELY,
+        fit=WRITTEN_DOWN,
         hint=PRODUCT if missing else FORMULA,
     )
 
@@ -96,7 +96,7 @@ def along_tensors(case: Case, block: Block) -> Iterator[Diagnosis]:
         yield Diagnosis(
             name="missing-term" if pure else "wrong-term",
             message=f"{case.subject_line} is off by a term, a multiple of {found[0]} for each {each}: {cause}.",
-            fit=LIKELY,
+            fit=WRITTEN_DOWN,
             hint=SHARES,
         )
         return
@@ -136,7 +136,7 @@ def of_two_terms(case: Case, block: Block) -> Iterator[Diagnosis]:
             name="missing-term" if absent else "wrong-term",
             message=f"{case.subject_line} is {constant:.4g} {_signed(slope)}·{text} times the incoming gradient, where "
             f"it should be {other:.4g} {_signed(steepness)}·{text} times.",
-            fit=LIKELY,
+            fit=WRITTEN_DOWN,
             hint=FORMULA,
         )
         return
@@ -149,6 +149,8 @@ def _entries(case: Case, block: Block, *, alone: bool, whole: bool = False) -> E
     """
     output, own = case.only_operand_part, case.input
     if not case.reverse or output is None or output.is_complex or own.is_complex or block.rows is None:
+        return None
+    if not block.holds_the_errors(case.operands):
         return None
     there = (abs(block.right) > block.slack) | block.wrong
     if (int(there.sum(1).max()) <= 1) is not alone or not (alone or whole_of(case, block)):

@@ -17,7 +17,7 @@ from gradproof.engine.parts import Part, parts_of
 from gradproof.engine.subject import Array, Step, Subject
 from gradproof.engine.thresholds import ALIKE, LARGE, TRACE
 
-BUDGET = 24  # the most evaluations for a diagnosis of a large function; one mistake in all entries takes 13
+BUDGET = 26  # the most evaluations for a diagnosis of a large function; one mistake in all entries takes 13
 
 
 class OutOfBudgetError(Exception):
