@@ -87,7 +87,7 @@ class Evidence:
                 return judgement
         obstacle = self._obstacle(deciding)
         if sum(start < stop for start, stop in self.subject.inputs.spans) == 1:
-            if obstacle is None and self._is_weak(deciding) and (judgement := self._extended(deciding)):
+            if obstacle is None and self._is_weak(deciding, SLIGHT) and (judgement := self._extended(deciding)):
                 return judgement  # errors that cancel within a wide bar hardly do along two directions
             return self._passed(deciding) if obstacle is None else self._blocked(obstacle)
         if obstacle is not None:
@@ -141,9 +141,9 @@ class Evidence:
         allowed = self.unresolved_allowed
         return Comparison(kind=kind, probe=probe, second=second, options=self.options, unresolved_allowed=allowed)
 
-    def _is_weak(self, deciding: list[Probe]) -> bool:
+    def _is_weak(self, deciding: list[Probe], share: float = TRACE) -> bool:
         """Return True if a pass would say little, although the precision allows more."""
-        return self.subject.numbers.precision < ENOUGH and _resolution(deciding).relative > TRACE
+        return self.subject.numbers.precision < ENOUGH and _resolution(deciding).relative > share
 
     def _wrong_by_itself(self, deciding: list[Probe]) -> Judgement | None:
         """Probe parts of the inputs by themselves, since the kink of one may have hidden an error in another.
