@@ -65,7 +65,8 @@ def seeded(seed: int) -> Iterator[None]:
     import torch
 
     state = random.getstate()
-    used = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()  # type: ignore[no-untyped-call]
+    started = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # torch's own
+    used = range(torch.cuda.device_count()) if started else ()
     try:
         with torch.random.fork_rng(devices=used):
             torch.default_generator.manual_seed(seed)

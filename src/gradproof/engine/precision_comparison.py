@@ -8,15 +8,15 @@ the values.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from gradproof.engine.allowances import allowances
 from gradproof.engine.options import Probing
 from gradproof.engine.perturbed import product, random_operand, scatter
 from gradproof.engine.pieces import columns, extremes
 from gradproof.engine.results import Entry, Finding, Place, Resolution, least_error
-from gradproof.engine.subject import Array, Frame, Step, Subject
+from gradproof.engine.subject import Array, Frame, Subject
 from gradproof.engine.thresholds import (
     ALIKE,
     CALLS,
@@ -28,7 +28,6 @@ from gradproof.engine.thresholds import (
     ROUNDINGS,
     SHOWN,
     SLIGHT,
-    TRACE,
 )
 from gradproof.engine.verdict import Judgement
 from gradproof.engine.views import rule_of
@@ -138,7 +137,7 @@ def compared(
     claimed, truth = products
     accepted = options.along(subject, operand)
     finite = math.isfinite(float(claimed.sum()))
-    for allowed, is_last in _allowances(subject, wide, operand, truth, seed):
+    for allowed, is_last in allowances(subject, wide, operand, truth, seed):
         if accepted.atol or accepted.rtol:
             allowed += accepted.atol + accepted.rtol * abs(truth)
         comparison = PrecisionComparison(
@@ -249,78 +248,3 @@ def finding_of(comparison: PrecisionComparison) -> Finding:
 def _frame(subject: Subject) -> Frame:
     """Return the frame that names the entries of the derivative: inputs in reverse mode, outputs in forward mode."""
     return subject.inputs if subject.mode == "reverse" else subject.outputs
-
-
-def _allowances(
-    subject: Subject, wide: Subject, operand: Array, truth: Array, seed: int
-) -> Iterator[tuple[Array, bool]]:
-    """Yield bounds on the change of each entry that rounding alone explains, and whether there is no larger one.
-
-    Each is at least as large and as dear as the one before, so that entries that one explains need none of the next.
-    The first knows the entries alone, the second their sizes for two other incoming gradients, and the last for one
-    more, and how the gradient changes when the point moves by a unit of rounding.
-
-    An entry's size for other incoming gradients is that in low precision, which costs least: a wrong rule widens its
-    own bound by a few hundredths of its error at most.
-
-    Vectors are long: few are held at a time, and those that are made here are written over.
-    """
-    yield _rounding_of(subject, abs(truth)), False  # infinite where the truth is
-    squares = truth * truth
-    for number in range(FEW):
-        other = product(subject, random_operand(wide, seed + 2 + number))
-        squares += other * other
-        del other
-        if number == 1:  # hardly an entry is small for three incoming gradients
-            known = subject.arrays.where(squares < math.inf, squares, 0.0)
-            yield _rounding_of(subject, known**0.5), False
-            del known
-    squares /= 1 + FEW
-    yield _last_allowance(subject, wide, operand, truth, squares, seed), True
-
-
-def _rounding_of(subject: Subject, sizes: Array) -> Array:
-    """Return the rounding of entries, given the root of the sum of what is known of their squares."""
-    numbers = subject.numbers
-    sizes *= ROUNDINGS * numbers.precision / math.sqrt(1 + FEW)
-    if numbers.tiny:
-        sizes += ROUNDINGS * numbers.tiny
-    return sizes
-
-
-def _last_allowance(subject: Subject, wide: Subject, operand: Array, truth: Array, squares: Array, seed: int) -> Array:
-    """Return the largest change of each entry of this mean square that rounding alone explains."""
-    xp, unit, reverse = subject.arrays, subject.numbers.precision, subject.mode == "reverse"
-    size = squares
-    size **= 0.5
-    size = xp.where(xp.isfinite(size), size, abs(truth))
-    nudge = wide.direction(seed + 1, Step(unit))
-    moved = product(wide, operand, nudge) - truth
-    moved = abs(xp.where(xp.isfinite(moved), moved, 0.0))
-    nudge, values = abs(nudge), _finite_sizes(wide)
-    row = [values.sum(), values.max(), size.max(), xp.where(nudge > 0, nudge, math.inf).min()]
-    del values
-    (total,), (largest,), (most,), (shortest,) = columns(xp, [row])
-    steepest = unit / shortest if reverse else 1.0
-    # everything cancels, and only rounding errors are left; not if each entry has a small share in sums of many
-    vanishing = most < TRACE * largest * steepest
-    if vanishing and reverse:
-        vanishing = float(size @ nudge) < TRACE * unit * total
-    tiny = subject.numbers.tiny  # values and gradients this small are rounded alike
-    natural = (unit * largest if vanishing else 0.0) + tiny
-    size *= unit
-    size += moved
-    del moved
-    if natural:
-        size += tiny
-        size += natural * (unit / xp.where(nudge > 0, nudge, math.inf) if reverse else 1.0)
-    size *= ROUNDINGS
-    return size
-
-
-def _finite_sizes(subject: Subject) -> Array:
-    """Return the absolute values, and zero for those that are not finite."""
-    xp, values = subject.arrays, abs(subject.centre)
-    if not subject.scale.finite:
-        values = xp.where(xp.isfinite(values), values, 0.0)
-    return values

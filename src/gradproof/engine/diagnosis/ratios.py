@@ -38,9 +38,8 @@ def in_blocks(case: Case, block: Block) -> Iterator[Diagnosis]:
         number, surplus = sum(map(len, groups)), sum(size - 1 for size in sizes)
         if min(sizes, default=0) > 1 and 2 * surplus >= number and surplus >= 2 * FEW:
             factors = sorted(group[0][0] for group in groups)
-            if (
-                len(_distinct(factors)) > 1 and max(abs(ratio - 1) for ratio in factors) > ALIKE
-            ):  # else an approximation
+            is_approximation = max(abs(ratio - 1) for ratio in factors) <= ALIKE
+            if len(_distinct(factors)) > 1 and not is_approximation:
                 yield Diagnosis(
                     name="wrong-factor",
                     message=f"{case.subject_line} has wrong factors, from {factors[0]:.4g} to {factors[-1]:.4g} of the "

@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 import gradproof
+from gradproof.gallery.specimen import planted
 
 # what was counted, and a few more: a regression of a tenth fails
 LAUNCHES, WAITS = {torch.bfloat16: 320, torch.float32: 445}, 27
@@ -67,6 +68,27 @@ def test_a_check_of_a_large_elementwise_function_holds_few_vectors(dtype, most):
     assert counts.launches <= launches
     assert counts.waits <= waits
     assert report.cost.evaluations <= 7  # in float32 some entries are off by rounding that cancels, which is slight
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_right_gradient_in_half_precision_takes_six_evaluations_and_two_pullbacks(dtype):
+    report = gradproof.check(functional.gelu, drawn(1 << 20, dtype=dtype), contracts=(), seed=0)
+
+    assert report.passed
+    assert (report.cost.evaluations, report.cost.pullbacks) == (6, 2)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_wrong_entry_among_a_million_is_found_by_the_one_cotangent_of_half_precision(dtype):
+    def backward(incoming, x):
+        gradient = torch.ops.aten.gelu_backward(incoming, x)
+        gradient[700_000] *= 1.5
+        return gradient
+
+    function = planted("Gelu", functional.gelu, backward)
+    report = gradproof.check(function, drawn(1 << 20, dtype=dtype), contracts=(), seed=0, explain=False)
+
+    assert [entry.index for entry in report.findings[0].entries] == [(700_000,)]
 
 
 def test_the_usual_contracts_ask_for_little_more_than_twice_as_much_as_the_check_without_them():

@@ -51,7 +51,7 @@ def widened(subject: TorchSubject) -> TorchSubject | None:
 def _has_values_of(wide: TorchSubject, subject: TorchSubject) -> bool:
     """Return True if the finite values of a function are those in double precision but for rounding."""
     difference, precision = wide.centre.sub(subject.centre), subject.numbers.precision
-    if largest_of(difference) <= ROUNDINGS * precision * wide.scale.value:  # at a third of what all else costs
+    if largest_of(difference) <= ROUNDINGS * precision * wide.scale.value:  # then no value exceeds its own bound
         return True
     size = wide.centre.abs()
     scale = wide.scale.value or float(torch.where(size.isfinite(), size, 0.0).max()) or TINY
