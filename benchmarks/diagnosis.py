@@ -2,7 +2,7 @@
 
 The first diagnosis of the first finding that has one counts. Controls are wrong in a way that has no name: no diagnosis
 is the right answer. Arguments choose among the sets: gallery, held-out, by-hand, realistic, afterwards, networks,
-transforms, models, assorted, physics, kernels, cells, various, further, sundry, newest.
+transforms, models, assorted, physics, kernels, cells, various, further, sundry, newest, learning, science, indices.
 """
 
 from __future__ import annotations
@@ -22,11 +22,14 @@ from benchmarks.realistic.assorted import ASSORTED
 from benchmarks.realistic.bug import Bug
 from benchmarks.realistic.cells import CELLS
 from benchmarks.realistic.further import FURTHER
+from benchmarks.realistic.indices import INDICES
 from benchmarks.realistic.kernels import KERNELS
+from benchmarks.realistic.learning import LEARNING
 from benchmarks.realistic.models import MODELS
 from benchmarks.realistic.networks import NETWORKS
 from benchmarks.realistic.newest import NEWEST
 from benchmarks.realistic.physics import PHYSICS
+from benchmarks.realistic.science import SCIENCE
 from benchmarks.realistic.sundry import SUNDRY
 from benchmarks.realistic.transforms import TRANSFORMS
 from benchmarks.realistic.various import VARIOUS
@@ -78,6 +81,9 @@ SETS = {
     "further": of_authors(FURTHER),
     "sundry": of_authors(SUNDRY),
     "newest": of_authors(NEWEST),
+    "learning": of_authors(LEARNING),
+    "science": of_authors(SCIENCE),
+    "indices": of_authors(INDICES),
 }
 
 

@@ -49,3 +49,8 @@ def pulled_back(function: Callable[..., Any], g: Any, *inputs: Tensor) -> tuple[
 def fixed(*shape: int, seed: int = 31) -> Tensor:
     """Return random numbers that are no input: a weight, a kernel, a target."""
     return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def unrelated(g: Tensor, x: Tensor, seed: int) -> Tensor:
+    """Return a gradient of the shape of `x` that is a dense random map of `g`: a mistake without a name."""
+    return (fixed(x.numel(), g.numel(), seed=seed) @ g.flatten()).reshape(x.shape)
