@@ -70,7 +70,6 @@ def compare(
     from gradproof.frameworks.torch.comparison.pair import Pair
     from gradproof.frameworks.torch.examination.contract_runner import with_contracts
     from gradproof.frameworks.torch.introspection.source import source_of
-    from gradproof.frameworks.torch.subject.arguments import tensors_in
     from gradproof.frameworks.torch.subject.caller_state import CallerState, with_state_restored
     from gradproof.frameworks.torch.subject.memory import reporting_exhausted_memory
     from gradproof.frameworks.torch.subject.torch_subject import TorchSubject, differentiating
@@ -87,7 +86,7 @@ def compare(
         return pair, judgement
 
     with reporting_exhausted_memory(), differentiating():
-        pair, judgement = with_state_restored((func, reference), tensors_in(inputs), judged)
+        pair, judgement = with_state_restored((func, reference), inputs, judged)
     file, line = source_of(func)
     checked = Checked(
         name=pair.kernel.call.name,

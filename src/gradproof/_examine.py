@@ -67,9 +67,8 @@ def examine(
             examination = Examination(subject, options, seed, incoming=incoming, progress=bar, budget=budget)
             return subject, examination, examination.judgement()
 
-    tensors = tensors_in(inputs)
-    with reporting_exhausted_memory(tensors), differentiating():
-        subject, examination, judgement = with_state_restored(func, tensors, judged)
+    with reporting_exhausted_memory(tensors_in(inputs)), differentiating():
+        subject, examination, judgement = with_state_restored(func, inputs, judged)
     file, line = source_of(func)
     checked = Checked(
         name=subject.name,

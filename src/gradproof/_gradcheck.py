@@ -19,7 +19,6 @@ from gradproof.errors import InconclusiveWarning, InputError, NothingToDifferent
 from gradproof.frameworks.torch import trees
 from gradproof.frameworks.torch.charts import Semantics
 from gradproof.frameworks.torch.examination.central_differences import Tolerance, within_tolerance
-from gradproof.frameworks.torch.subject.arguments import tensors_in
 from gradproof.frameworks.torch.subject.caller_state import CallerState, with_state_restored
 from gradproof.frameworks.torch.subject.derivatives import Incoming, derivative
 from gradproof.frameworks.torch.subject.memory import reporting_exhausted_memory
@@ -251,4 +250,4 @@ def _passes_by_differences(func: Callable[..., Any], inputs: Any, options: Optio
         return all(within_tolerance(gradient, outer, tolerance) for outer, _ in options.nestings or ())
 
     with reporting_exhausted_memory(), differentiating():
-        return with_state_restored(func, tensors_in(inputs), answered)
+        return with_state_restored(func, inputs, answered)

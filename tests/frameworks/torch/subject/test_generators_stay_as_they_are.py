@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from gradproof import Verdict
+from gradproof import Verdict, check
 from support.endings import every_ending, every_precision, run, states
 from support.functions import doubled
 from support.points import point
@@ -128,6 +128,21 @@ def test_a_generator_of_the_function_s_own_is_held_fixed_and_given_back(kind):
     own = make()
 
     assert run(lambda x: x.sin() * (2 + draw(own)), point(4)).passed
+
+    assert draw(own) == draw(make())
+
+
+@pytest.mark.parametrize("kind", OWN)
+@pytest.mark.parametrize("nested", [False, True], ids=["an argument", "in an argument"])
+def test_a_generator_among_the_arguments_is_held_fixed_and_given_back(kind, nested):
+    make, draw = OWN[kind]
+    own = make()
+    given = {"nested": [own]} if nested else own
+
+    def noisy(x, given):
+        return x.sin() * (2 + draw(given["nested"][0] if nested else given))
+
+    assert check(noisy, (point(4), given), coverage="full").passed
 
     assert draw(own) == draw(make())
 

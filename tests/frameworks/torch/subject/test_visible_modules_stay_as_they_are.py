@@ -55,6 +55,17 @@ def test_the_running_statistics_of_a_captured_normalisation_stay_as_they_are():
     assert norm.num_batches_tracked == 0
 
 
+@pytest.mark.parametrize("coverage", ["probe", "full"])
+def test_a_module_among_the_arguments_stays_as_it_is(coverage):
+    module = Counting()
+    last = module.last
+
+    assert check(lambda x, module: module(x), (point(3), module), coverage=coverage).passed
+
+    assert module.last is last
+    assert module.calls.item() == 0
+
+
 class Holder:
     """Not a module, and has one."""
 

@@ -12,7 +12,7 @@ import random
 import sys
 import types
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -38,8 +38,8 @@ class Reach:
     generators: dict[str, Any] = field(default_factory=dict)
 
 
-def reach_of(function: Any) -> Reach:
-    """Return what a function can reach.
+def reach_of(function: Any, arguments: Iterable[tuple[str, Any]] = ()) -> Reach:
+    """Return what a function can reach, itself and through arguments, which are given by path.
 
     >>> norm, generator = nn.BatchNorm1d(3), torch.Generator()
     >>> reach = reach_of(lambda x: [norm][0](x) + torch.rand(3, generator=generator))
@@ -47,7 +47,7 @@ def reach_of(function: Any) -> Reach:
     (['norm'], True)
     """
     found, kinds = Reach(), _generator_kinds()
-    for path, value in _walk(function):
+    for path, value in _walk(function, arguments):
         if isinstance(value, nn.Module):
             found.modules[path] = value
         elif isinstance(value, Tensor):
@@ -65,9 +65,10 @@ def _generator_kinds() -> tuple[type, ...]:
 _GLOBAL = getattr(random, "_inst", None)  # Python's global generator, which `random_state` takes care of
 
 
-def _walk(function: Any) -> Iterator[tuple[str, Any]]:
+def _walk(function: Any, arguments: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
     """Yield every object within reach once, the nearest first."""
-    waiting, seen = deque([("", function)]), {id(function): function}  # holding them keeps their ids unique
+    waiting = deque([("", function), *arguments])
+    seen = {id(value): value for _, value in waiting}  # holding them keeps their ids unique
     while waiting:
         path, value = waiting.popleft()
         yield path, value

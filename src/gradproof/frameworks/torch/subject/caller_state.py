@@ -1,7 +1,8 @@
 """Save the caller's state that a check may change, and restore it.
 
-Inputs are not saved: a function receives copies of them. Everything else that a call can write to is: the members, the
-buffers and the `.grad` of modules within reach, captured tensors, random generators, and torch's modes.
+Input tensors are not saved: a function receives copies of them. Everything else that a call can write to is: the
+members, the buffers and the `.grad` of modules within reach, captured tensors, random generators, and torch's modes.
+Arguments that are no tensors, such as a module or a generator, are within reach too.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from gradproof.errors import InputError
+from gradproof.frameworks.torch import trees
 from gradproof.frameworks.torch.exclusion import DUAL_LEVEL, PROCESS, Exclusion
 from gradproof.frameworks.torch.internals import (
     accumulation_hooks,
@@ -33,7 +35,7 @@ T = TypeVar("T")
 COPIED = 1 << 24  # entries of parameters, captured tensors and gradients that are copied; buffers always are
 
 
-def with_state_restored(function: Any, inputs: Iterable[Tensor], body: Callable[[CallerState], T]) -> T:
+def with_state_restored(function: Any, inputs: Any, body: Callable[[CallerState], T]) -> T:
     """Return what `body` returns, and restore the caller's state however it ends, also if an interrupt ends it.
 
     Meanwhile other threads wait that would use the same modules, parameters or generators in a check of theirs.
@@ -46,14 +48,16 @@ def with_state_restored(function: Any, inputs: Iterable[Tensor], body: Callable[
     return _with_state_restored(function, inputs, body)
 
 
-def _with_state_restored(function: Any, inputs: Iterable[Tensor], body: Callable[[CallerState], T]) -> T:
-    reach = reach_of(function)
-    alone = Exclusion(_shared(reach, inputs))
+def _with_state_restored(function: Any, inputs: Any, body: Callable[[CallerState], T]) -> T:
+    given = list(trees.leaves(inputs, "inputs"))
+    tensors = [leaf for _, leaf in given if isinstance(leaf, Tensor)]
+    reach = reach_of(function, [(path, leaf) for path, leaf in given if not isinstance(leaf, Tensor)])
+    alone = Exclusion(_shared(reach, tensors))
     with alone:
         state = CallerState(reach)
         try:
             try:
-                state.leave_out_accumulation_hooks(inputs)
+                state.leave_out_accumulation_hooks(tensors)
                 return body(state)
             finally:
                 state.restore()
