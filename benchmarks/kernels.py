@@ -7,18 +7,22 @@ checked right and with bugs planted in its backward.
 
 `python -m benchmarks.kernels --rows 8 --columns 24` prints how many right kernels pass, fail or are inconclusive, how
 many of the planted bugs are found, and the median numbers of calls of a kernel and of its backward in a check.
+`--device cuda` puts the tensors there; `--shard 0/12` does every twelfth case, and `--out` writes a JSON line for each.
+The kind "inductor", compiled by torch's Inductor, needs a C++ compiler (on a GPU Triton) and has to be named.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import sys
 import time
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from itertools import islice
 from statistics import median
 
 import numpy
@@ -31,16 +35,21 @@ import gradproof
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 
-def _weight(rows: int, columns: int) -> Tensor:
+def _weight(rows: int, columns: int, device: torch.device) -> Tensor:
     draw = torch.Generator().manual_seed(rows * 1000 + columns)
-    return torch.randn(rows, columns, generator=draw) / math.sqrt(rows)
+    return (torch.randn(rows, columns, generator=draw) / math.sqrt(rows)).to(device)
 
 
 def _rotary(x: Tensor) -> Tensor:
     half = x.shape[-1] // 2
-    angle = torch.arange(x.shape[0])[:, None] / 10.0 ** (torch.arange(half) / half)
+    angle = (torch.arange(x.shape[0])[:, None] / 10.0 ** (torch.arange(half) / half)).to(x.device)
     a, b = x[:, :half], x[:, half : 2 * half]
     return torch.cat([a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos()], -1)
+
+
+def _cross_entropy(x: Tensor) -> Tensor:
+    target = torch.arange(x.shape[0], device=x.device) % x.shape[1]
+    return functional.cross_entropy(x, target, reduction="none")
 
 
 def _attention(x: Tensor) -> Tensor:
@@ -60,10 +69,10 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "layer norm": lambda x: functional.layer_norm(x, x.shape[-1:]),
     "rms norm": lambda x: x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt(),
     "l2 norm": lambda x: x.norm(dim=-1),
-    "cross entropy": lambda x: functional.cross_entropy(x, torch.arange(x.shape[0]) % x.shape[1], reduction="none"),
+    "cross entropy": _cross_entropy,
     "rotary": _rotary,
     "cumulative sum": lambda x: x.cumsum(-1),
-    "linear": lambda x: x @ _weight(x.shape[1], 16),
+    "linear": lambda x: x @ _weight(x.shape[1], 16, x.device),
     "attention": _attention,
 }
 
@@ -111,7 +120,8 @@ SCATTER = numpy.random.default_rng(0)
 
 def _unsteady(like: Tensor) -> Tensor:
     """Numbers that are different in every call, whatever the state of torch's generators."""
-    return torch.from_numpy(SCATTER.standard_normal(like.shape).astype("float32"))
+    draw = torch.Generator(like.device).manual_seed(int(SCATTER.integers(2**31)))
+    return torch.randn(like.shape, generator=draw, device=like.device)
 
 
 def _gradient(function: Callable[[Tensor], Tensor], x: Tensor, incoming: Tensor, bug: str) -> Tensor:
@@ -161,7 +171,7 @@ def _in_forward(
         @staticmethod
         def forward(ctx, x):
             value = function(x.float())
-            weights = torch.linspace(0.5, 1.5, value.numel()).view_as(value)
+            weights = torch.linspace(0.5, 1.5, value.numel(), device=value.device).view_as(value)
             gradient = _gradient(function, x, weights, bug).to(x.dtype)
             if over_input:
                 x.data.copy_(gradient)
@@ -177,16 +187,18 @@ def _in_forward(
     return Kernel.apply
 
 
-def _compiled(function: Callable[[Tensor], Tensor], bug: str) -> Callable[[Tensor], Tensor]:
+def _compiled(
+    function: Callable[[Tensor], Tensor], bug: str, *, backend: str = "aot_eager"
+) -> Callable[[Tensor], Tensor]:
     kernel = _casts(function, bug) if bug != RIGHT else lambda x: function(x.float()).to(x.dtype)
-    return torch.compile(kernel, backend="aot_eager")
+    return torch.compile(kernel, backend=backend)
 
 
 def _autocast(function: Callable[[Tensor], Tensor], bug: str) -> Callable[[Tensor], Tensor]:
     kernel = _casts(function, bug)
 
     def called(x: Tensor) -> Tensor:
-        with torch.autocast("cpu", dtype=torch.bfloat16):
+        with torch.autocast(x.device.type, dtype=torch.bfloat16):
             return kernel(x)
 
     return called
@@ -202,7 +214,9 @@ KINDS: dict[str, Callable[[Callable[[Tensor], Tensor], str], Callable[[Tensor], 
     "compiled": _compiled,
     "atomics": lambda f, bug: _casts(f, bug, scatter=2.0**-23),
     "autocast": _autocast,
+    "inductor": lambda f, bug: _compiled(f, bug, backend="inductor"),
 }
+USUAL = [kind for kind in KINDS if kind != "inductor"]
 
 
 @dataclass(frozen=True)
@@ -215,21 +229,24 @@ class Case:
     bug: str
     rows: int
     columns: int
+    device: str = "cpu"
 
     def checked(self) -> gradproof.Report:
         """Check the kernel at a random point."""
-        torch.manual_seed(zlib.crc32(f"{self.function}{self.dtype}".encode()))
-        x, LONE.place = torch.randn(self.rows, self.columns).to(self.dtype).requires_grad_(), None
-        kernel = KINDS[self.kind](FUNCTIONS[self.function], self.bug)
+        kernel, x = KINDS[self.kind](FUNCTIONS[self.function], self.bug), self._point().requires_grad_()
         return gradproof.check(kernel, x, seed=zlib.crc32(self.bug.encode()) % 1000)
 
     def share(self) -> float:
         """The norm of the planted error over that of the gradient."""
-        torch.manual_seed(zlib.crc32(f"{self.function}{self.dtype}".encode()))
-        x, LONE.place = torch.randn(self.rows, self.columns).to(self.dtype), None
+        x = self._point()
         value = FUNCTIONS[self.function](x.float())
         right = _gradient(FUNCTIONS[self.function], x, torch.randn_like(value), RIGHT)
         return float((BUGS[self.bug](right) - right).norm() / right.norm())
+
+    def _point(self) -> Tensor:
+        torch.manual_seed(zlib.crc32(f"{self.function}{self.dtype}".encode()))
+        LONE.place = None
+        return torch.randn(self.rows, self.columns).to(self.device, self.dtype)
 
 
 def cases(arguments: argparse.Namespace) -> Iterator[Case]:
@@ -240,7 +257,7 @@ def cases(arguments: argparse.Namespace) -> Iterator[Case]:
                 if kind.startswith("refuses") and dtype == torch.float64:
                     continue
                 for bug in arguments.bugs:
-                    yield Case(kind, name, dtype, bug, arguments.rows, arguments.columns)
+                    yield Case(kind, name, dtype, bug, arguments.rows, arguments.columns, arguments.device)
 
 
 def _print(title: str, table: dict[tuple[str, str], list[gradproof.Report]]) -> None:
@@ -258,12 +275,16 @@ def _row(reports: list[gradproof.Report]) -> str:
     return f"{counts['pass']:6} {counts['fail']:6} {counts['inconclusive']:13} {evaluations:12.0f} {pullbacks:10.0f}"
 
 
+def _found(report: gradproof.Report) -> str:
+    return report.message or "; ".join(finding.message for finding in report.findings)
+
+
 def main() -> int:
     """Print the tables; return 1 if a right kernel fails."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=8)
     parser.add_argument("--columns", type=int, default=24)
-    parser.add_argument("--kinds", type=lambda text: text.split(","), default=list(KINDS))
+    parser.add_argument("--kinds", type=lambda text: text.split(","), default=USUAL)
     parser.add_argument("--functions", type=lambda text: text.split(","), default=list(FUNCTIONS))
     parser.add_argument("--bugs", type=lambda text: text.split(","), default=[RIGHT, *BUGS])
     parser.add_argument(
@@ -272,18 +293,34 @@ def main() -> int:
     parser.add_argument(
         "--show", action="store_true", help="every right kernel that does not pass, every bug that is missed"
     )
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--shard", default="0/1", help="i/n: every n-th case, from the i-th on")
+    parser.add_argument("--out", type=argparse.FileType("w"), help="a file for a JSON line for each case")
     arguments = parser.parse_args()
+    first, step = map(int, arguments.shard.split("/"))
     right: dict[tuple[str, str], list[gradproof.Report]] = defaultdict(list)
     planted: dict[tuple[str, str], list[gradproof.Report]] = defaultdict(list)
     began, done = time.perf_counter(), 0
-    for case in cases(arguments):
+    for case in islice(cases(arguments), first, None, step):
+        started = time.perf_counter()
         report, done = case.checked(), done + 1
         verdict, short = report.verdict.value, str(case.dtype).removeprefix("torch.")
         table, name = (right, case.kind) if case.bug == RIGHT else (planted, case.bug)
         table[name, short].append(report)
+        if arguments.out:
+            line = {
+                **asdict(case),
+                "dtype": short,
+                "verdict": verdict,
+                "seconds": round(time.perf_counter() - started, 3),
+                "evaluations": report.cost.evaluations,
+                "pullbacks": report.cost.pullbacks,
+                "resolution": report.resolution.relative,
+                "message": _found(report),
+            }
+            print(json.dumps(line), file=arguments.out, flush=True)
         if arguments.show and (verdict != "pass") == (case.bug == RIGHT):
-            found = report.message or "; ".join(finding.message for finding in report.findings)
-            print(f"{case.kind}: {case.function} {short}, {case.bug}: {verdict} {found}"[:300])
+            print(f"{case.kind}: {case.function} {short}, {case.bug}: {verdict} {_found(report)}"[:300])
     _print("right kernels", right)
     _print("planted bugs", planted)
     print(f"\n{done} checks in {time.perf_counter() - began:.0f} s")
