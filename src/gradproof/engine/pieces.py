@@ -6,7 +6,7 @@ and every scalar that is read makes the host wait. There pieces are large, and s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from gradproof.engine.subject import Array
 
@@ -30,6 +30,17 @@ def is_on_cpu(vector: Array) -> bool:
 def slices(low: int, high: int, piece: int = CACHED) -> Iterator[slice]:
     """Cut a range into slices of at most `piece` entries."""
     return (slice(start, min(start + piece, high)) for start in range(low, high, piece))
+
+
+def mapped(xp: Array, compute: Callable[..., Array], *vectors: Array) -> Array:
+    """Return what `compute` makes of vectors of one length, entry by entry, without temporary vectors as long."""
+    whole, piece = vectors[0].shape[0], piece_of(vectors[0])
+    if whole <= piece:
+        return compute(*vectors)
+    result = xp.zeros_like(vectors[0])
+    for each in slices(0, whole, piece):
+        result[each] = compute(*(vector[each] for vector in vectors))
+    return result
 
 
 def columns(xp: Array, rows: Iterable[Sequence[Array]]) -> list[list[float]]:

@@ -8,9 +8,14 @@ from dataclasses import replace
 
 from gradproof.engine.diagnosis.along_segments import diagnoses
 from gradproof.engine.estimators.noise import SINGLE, binades, on_a_grid
-from gradproof.engine.estimators.problem import Problem
 from gradproof.engine.estimators.rounding import precision_shown
-from gradproof.engine.estimators.segment import SegmentOutcome, SegmentResult, problem_of, segment_test
+from gradproof.engine.estimators.segment import (
+    SegmentOutcome,
+    SegmentResult,
+    problem_of,
+    segment_test,
+    segment_test_of,
+)
 from gradproof.engine.estimators.steps import FINEST, RATIO, first_step
 from gradproof.engine.localisation.segment_blocks import in_parts
 from gradproof.engine.localisation.segment_region import Region, region_of
@@ -40,24 +45,28 @@ def with_second_opinion(judgement: Judgement, subject: Subject, seed: int, optio
     weak = obstacle is None and subject.numbers.precision > ENOUGH and judgement.resolution.relative > SHARE
     if judgement.findings or not (rough or weak) or options.step is not None:
         return judgement
-    result = segments_of(subject, seed, options)
-    if result is not None and subject.numbers.precision > ENOUGH and _is_open(result):
-        result = in_parts(_problem(subject, seed, options), result, seed, options)
-    if result is not None and result.outcome is SegmentOutcome.DISAGREES:
+    try:
+        problem = problem_of(subject, seed, options.rtol, options.atol)
+        result = segment_test_of(problem, seed)
+    except DerivativeError:  # away from the point
+        return judgement
+    if subject.numbers.precision > ENOUGH and _is_open(result):
+        result = in_parts(problem, result, seed, options)
+    if result.outcome is SegmentOutcome.DISAGREES:
         quantised = _quantisers(subject, seed, result.half_width)
         if bool(quantised.any()):
             rest = subject.arrays.where(~quantised)[0]
-            result = segments_of(subset(subject, rest), seed, options, result.moving) if rest.shape[0] else None
-        if result is None or result.outcome is not SegmentOutcome.DISAGREES:
-            return judgement
-        problem = _problem(subject, seed, options)
+            again = segments_of(subset(subject, rest), seed, options, result.moving) if rest.shape[0] else None
+            if again is None or again.outcome is not SegmentOutcome.DISAGREES:
+                return judgement
+            result = again
         region = region_of(problem, result, seed)
         finding = segment_finding(subject, result, region)
         with suppress(DerivativeError):  # a diagnosis that fails must not lose the finding
             finding = replace(finding, diagnoses=diagnoses(problem, result, region, seed))
         return replace(judgement, findings=(finding,))
-    if result is None or result.outcome is not SegmentOutcome.AGREES:
-        return judgement if result is None or rough or not _is_empty(subject, result, seed) else _hidden(judgement)
+    if result.outcome is not SegmentOutcome.AGREES:
+        return judgement if rough or not _is_empty(subject, result, seed) else _hidden(judgement)
     why = obstacle.message if obstacle else WEAK
     note = (
         f"{why} So the rule was verified on segments of {result.half_width:.1g} of the point's scale to either side: "
@@ -107,10 +116,6 @@ def segments_of(subject: Subject, seed: int, options: Probing, moving: Array = N
 def _is_open(result: SegmentResult) -> bool:
     """Return True if segments were measured, and do not disagree."""
     return result.outcome is not SegmentOutcome.DISAGREES and not math.isnan(result.half_width)
-
-
-def _problem(subject: Subject, seed: int, options: Probing) -> Problem:
-    return problem_of(subject, seed, options.rtol, options.atol)
 
 
 def _quantisers(subject: Subject, seed: int, width: float) -> Array:

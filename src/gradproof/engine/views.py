@@ -81,10 +81,69 @@ class OutputSubset(View):
 
     def _everywhere(self, cotangents: Array) -> Array:
         """Return one incoming gradient or several, zero for the outputs that are not chosen."""
-        xp, zeros = self.whole.arrays, self.whole.arrays.zeros_like(self.whole.centre)
-        vectors = xp.stack([zeros] * len(cotangents)) if len(cotangents.shape) > 1 else zeros
-        vectors[..., self.chosen] = cotangents
-        return vectors
+        return _scattered(self.whole.arrays, cotangents, self.chosen, self.whole.centre)
+
+
+class InputSubset(View):
+    """A subject of which only some inputs move: vectors of its inputs have no others."""
+
+    gathered = False
+
+    def __init__(self, whole: Subject, chosen: Array) -> None:
+        super().__init__(whole)
+        self.chosen = chosen
+        self.point = whole.point[chosen]
+        self.size = int(chosen.shape[0])
+        self.spans = [(0, self.size)]
+
+    @property
+    def inputs(self) -> Frame:
+        """The view is its own frame."""
+        return self
+
+    def locate(self, coordinate: int) -> Place:
+        """Return the user's name for a chosen input."""
+        return self.whole.inputs.locate(int(self.chosen[coordinate]))
+
+    def rounded(self, vector: Array) -> Array:
+        """Return a displacement as the inputs' own precision holds it."""
+        return self.whole.inputs.rounded(self._everywhere(vector))[self.chosen]
+
+    def direction(self, seed: int, step: Step) -> Array:
+        """Draw a random direction for the chosen inputs."""
+        return self.whole.direction(seed, step)[self.chosen]
+
+    def evaluate(self, direction: Array, t: float) -> Array:
+        """Return the value with the chosen inputs moved."""
+        return self.whole.evaluate(self._everywhere(direction), t)
+
+    def evaluate_along(self, direction: Array, steps: Sequence[float]) -> Sequence[Array]:
+        """Return the values at several steps."""
+        return self.whole.evaluate_along(self._everywhere(direction), steps)
+
+    def evaluate_many(self, directions: Array, t: float) -> Array:
+        """Return the values along several directions."""
+        return self.whole.evaluate_many(self._everywhere(directions), t)
+
+    def pullback(self, cotangent: Array, at: Array | None = None) -> Array:
+        """Return the claimed gradient with respect to the chosen inputs."""
+        return self.whole.pullback(cotangent, None if at is None else self._everywhere(at))[self.chosen]
+
+    def pullback_many(self, cotangents: Array) -> Array:
+        """Return the claimed gradients with respect to the chosen inputs."""
+        return self.whole.pullback_many(cotangents)[:, self.chosen]
+
+    def pushforward(self, direction: Array, at: Array | None = None) -> Array:
+        """Return the claimed slopes along a direction of the chosen inputs."""
+        return self.whole.pushforward(self._everywhere(direction), None if at is None else self._everywhere(at))
+
+    def pushforward_many(self, directions: Array) -> Array:
+        """Return the claimed slopes along several directions of the chosen inputs."""
+        return self.whole.pushforward_many(self._everywhere(directions))
+
+    def _everywhere(self, directions: Array) -> Array:
+        """Return one direction or several, zero for the inputs that are not chosen."""
+        return _scattered(self.whole.arrays, directions, self.chosen, self.whole.point)
 
 
 class HeldInputs(View):
@@ -119,6 +178,14 @@ class ForwardMode(View):
         return self._last[1]
 
 
+def _scattered(xp: Any, vectors: Array, chosen: Array, like: Array) -> Array:
+    """Return one vector or several as long as another, zero where nothing is chosen."""
+    zeros = xp.zeros_like(like)
+    longer = xp.stack([zeros] * len(vectors)) if len(vectors.shape) > 1 else zeros
+    longer[..., chosen] = vectors
+    return longer
+
+
 def in_mode(subject: Subject, mode: str) -> Subject:
     """Return the subject with the derivative of this mode under test."""
     return subject if subject.mode == mode else cast(Subject, ForwardMode(subject))
@@ -127,6 +194,11 @@ def in_mode(subject: Subject, mode: str) -> Subject:
 def subset(subject: Subject, chosen: Array) -> Subject:
     """Return the subject with some of its outputs alone."""
     return cast(Subject, OutputSubset(subject, chosen))
+
+
+def confined(subject: Subject, inputs: Array, outputs: Array) -> Subject:
+    """Return the subject with some of its inputs and some of its outputs alone."""
+    return cast(Subject, InputSubset(subset(subject, outputs), inputs))
 
 
 def whole_of(subject: Subject) -> Subject:

@@ -1,12 +1,14 @@
 """Lone columns, rows and tiles that are wrong among hundreds of thousands of entries in 16 bits."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from torch.nn import functional
 
 from gradproof.engine.estimators.segment import SegmentOutcome, problem_of, segment_test
+from gradproof.engine.localisation.confinement import confinement_of
 from gradproof.engine.localisation.segment_blocks import in_parts
 from gradproof.engine.localisation.segment_region import region_of
 from gradproof.engine.options import Probing
@@ -88,6 +90,43 @@ def test_a_wrong_column_is_named_as_a_block():
     region = region_of(problem, judged(problem), 0)
 
     assert [span for axis, span in region.box.items() if axis.number == 1] == [(COLUMNS - 1, COLUMNS)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_rows_that_receive_the_gradient_of_other_rows_are_found(dtype):
+    """Their own outputs, by themselves, show nothing wrong."""
+
+    def leaking(gradient):
+        wrong = gradient.clone()
+        wrong[16:18] += 0.5 * gradient[30:32]
+        return wrong
+
+    problem = problem_about(rms_norm, leaking, dtype)
+    result = judged(problem)
+
+    assert result.outcome is SegmentOutcome.DISAGREES
+    assert str(region_of(problem, result, 0)) == f"x[16, 0] to x[17, {COLUMNS - 1}]"
+
+
+def test_a_few_coordinates_are_tested_in_short_vectors():
+    problem = problem_about(rms_norm, spoiled((slice(3, 5), slice(None)), 1.5))
+    moving = torch.zeros(ROWS, COLUMNS, dtype=torch.float64)
+    moving[3:5] = 1.0
+
+    found = confinement_of(replace(problem, moving=moving.view(-1)), 0, 0.3)
+
+    assert found is not None
+    assert found.problem.subject.inputs.size == found.problem.subject.outputs.size == 2 * COLUMNS
+    assert found.problem.subject.inputs.locate(COLUMNS).index == (4, 0)
+    assert segment_test(found.problem.subject, seed=0).outcome is SegmentOutcome.DISAGREES
+
+
+def test_a_few_coordinates_that_change_every_output_are_not_tested_alone():
+    problem = problem_about(lambda x: torch.tanh(x + x[:1, :1]), lambda gradient: gradient)
+    moving = torch.zeros(ROWS * COLUMNS, dtype=torch.float64)
+    moving[0] = 1.0
+
+    assert confinement_of(replace(problem, moving=moving), 0, 0.3) is None
 
 
 def test_claims_that_add_up_do_not_widen_the_bars_of_those_that_do_not():

@@ -79,7 +79,7 @@ def residuals_along(
     rounded = 70 * (noise / 2 + unevenness(chord) * size)
     rough = xp.maximum(sums((cotangent * difference(ends, QUARTIC)) ** 2) - rounded, 0 * size) / ONE_JUMP
     del ends
-    across = chord.across()
+    across = chord.across
     over = (groups.outputs if subject.mode == "forward" else groups.inputs).sums
     claimed, squares, unexplained = 0 * size, 0 * size, [0 * size for _ in UNEXPLAINED]
     for number, t in enumerate(NODES):

@@ -7,11 +7,12 @@ differences leave of them is noise (Moré and Wild, "Estimating computational no
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from gradproof.engine.contraction import CLAIM_ACCURACY
 from gradproof.engine.estimators.problem import Problem, claimed_parts, cotangent_of, direction_of, value_at
 from gradproof.engine.estimators.rounding import precision_shown
+from gradproof.engine.pieces import columns, mapped, piece_of, slices
 from gradproof.engine.subject import Array, Subject
 from gradproof.engine.thresholds import CLEARLY, FEW, MANY, SAMPLE
 
@@ -39,15 +40,20 @@ def scatter_around(problem: Problem, seed: int) -> Array:
         width = (1 + number) * CLEARLY * subject.numbers.precision
         step, cotangent = direction_of(problem, seed + number, width), cotangent_of(subject, seed)
         values = [value_at(subject, cotangent, t * step) for t in FIVE]
-        scatter = scatter + (difference(values, CUBIC) ** 2 / 10 + difference(values, QUARTIC) ** 2 / 70) / 2
+        scatter = scatter + mapped(subject.arrays, _noise_of, *values)
     return subject.arrays.where(subject.arrays.isfinite(scatter), scatter / times, 0.0)
 
 
 def contracted_scatter(subject: Subject, cotangent: Array, place: Array, step: Array) -> float:
     """Estimate the variance of the contracted value in the same way: errors of the outputs may be alike."""
     values = [float(cotangent @ value_at(subject, cotangent, place + t * step)) for t in FIVE]
-    scatter = (difference(values, CUBIC) ** 2 / 10 + difference(values, QUARTIC) ** 2 / 70) / 2
+    scatter = float(_noise_of(*values))
     return scatter if math.isfinite(scatter) else 0.0
+
+
+def _noise_of(*values: Array) -> Array:
+    """Return the variance that the cubic and the quartic difference of five values suggest."""
+    return (difference(values, CUBIC) ** 2 / 10 + difference(values, QUARTIC) ** 2 / 70) / 2
 
 
 def noise_of_claims(problem: Problem, seed: int) -> float:
@@ -86,19 +92,30 @@ def deviations(problem: Problem, value: Array) -> Array:
 
 def variance_of(problem: Problem, value: Array, cotangent: Array) -> float:
     """Return the variance of ⟨u, f⟩ by the last places of the values, or by their scatter where that is more."""
-    squares = cotangent**2
-    return max(float(last_places(problem.subject, value) ** 2 @ squares), float(problem.scatter @ squares))
+    xp, rows = problem.subject.arrays, []
+    for spacing, piece in _spacings(problem.subject, value):
+        squares = cotangent[piece] ** 2
+        rows.append((spacing**2 @ squares, problem.scatter[piece] @ squares))
+    last, scatter = columns(xp, rows)
+    return max(QUANTUM**2 * math.fsum(last), math.fsum(scatter))
 
 
 def last_places(subject: Subject, value: Array) -> Array:
     """Return the standard deviation of a rounding of every output, in the precision that its tensor's values show."""
+    deviations = subject.arrays.zeros_like(value)
+    for spacing, piece in _spacings(subject, value):
+        deviations[piece] = QUANTUM * spacing
+    return deviations
+
+
+def _spacings(subject: Subject, value: Array) -> Iterator[tuple[Array, slice]]:
+    """Yield the spacing of the outputs' numbers, piece by piece."""
     xp = subject.arrays
-    binade, spacing = binades(xp, value), xp.zeros_like(value)
     for start, stop in subject.outputs.spans:
         every = slice(start, stop, max(1, (stop - start) // SAMPLE))
         unit = precision_shown(xp, [value[every]]) or subject.numbers.precision
-        spacing[start:stop] = unit * binade[start:stop] + subject.numbers.tiny
-    return QUANTUM * spacing
+        for piece in slices(start, stop, piece_of(value)):
+            yield unit * binades(xp, value[piece]) + subject.numbers.tiny, piece
 
 
 def binades(xp: Array, value: Array) -> Array:

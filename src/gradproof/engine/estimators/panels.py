@@ -10,11 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import pairwise
+from operator import or_
 
 from gradproof.engine.contraction import SPREAD
 from gradproof.engine.estimators.noise import QUANTUM, QUARTIC, difference, last_places, variance_of
 from gradproof.engine.estimators.problem import Alignment, Chord, Problem, place_of, shortest
+from gradproof.engine.pieces import columns, mapped, piece_of, slices
 from gradproof.engine.subject import Array, Subject
 from gradproof.engine.thresholds import CLEARLY
 
@@ -185,23 +188,33 @@ def values_along(
     cotangent, ends = chord.cotangent, tuple(map(chord.value, PANEL_ENDS))
     if not all(bool(subject.arrays.isfinite(value).all()) for value in ends):
         return None
-    fourth, change = cotangent * difference(ends, QUARTIC), cotangent * (ends[-1] - ends[0])
-    square = float(change @ change)
+    square, fourths, *panels = _sums(subject.arrays, cotangent, ends)
     affected = affected_by(subject, ends, cotangent) if problem.moving is not None else cotangent
     noise = variance_of(problem, ends[0], affected) + variance_of(problem, ends[-1], affected)
     uneven = unevenness(chord) * square
-    jumps = float(fourth @ fourth) - 70 * (noise / 2 + uneven)
+    jumps = fourths - 70 * (noise / 2 + uneven)
     return SegmentValues(
         width=width,
         chord=chord,
         ends=ends,
-        panels=tuple(float(cotangent @ (after - before)) for before, after in pairwise(ends)),
+        panels=tuple(panels),
         size=math.sqrt(square),
         noise=noise,
         uneven=uneven,
         rough=max(0.0, jumps) / ONE_JUMP,
         affected=affected,
     )
+
+
+def _sums(xp: Array, cotangent: Array, ends: Sequence[Array]) -> list[float]:
+    """Return the sums of squares of the outputs' changes and of their fourth differences, and the panels' changes."""
+    rows = []
+    for piece in slices(0, cotangent.shape[0], piece_of(cotangent)):
+        weights, values = cotangent[piece], [end[piece] for end in ends]
+        change, fourth = weights * (values[-1] - values[0]), weights * difference(values, QUARTIC)
+        panels = (weights @ (after - before) for before, after in pairwise(values))
+        rows.append((change @ change, fourth @ fourth, *panels))
+    return [math.fsum(column) for column in columns(xp, rows)]
 
 
 def affected_by(subject: Subject, ends: tuple[Array, ...], cotangent: Array) -> Array:
@@ -212,9 +225,11 @@ def affected_by(subject: Subject, ends: tuple[Array, ...], cotangent: Array) -> 
     at where a segment disagrees (`hidden_by_rounding`).
     """
     xp, change = subject.arrays, abs(ends[-1] - ends[0])
-    moved = sum(1.0 * (end != ends[0]) for end in ends[1:]) > 0
+    moved = reduce(or_, (end != ends[0] for end in ends[1:]))
+    if bool(moved.all()):
+        return cotangent
     slightly = moved & (change <= 2 * last_places(subject, ends[2]) / QUANTUM)
-    if CLEARLY * float((1.0 * slightly).sum()) >= float((1.0 * moved).sum()):
+    if CLEARLY * float(slightly.sum()) >= float(moved.sum()):
         return cotangent
     return xp.where(moved, cotangent, 0.0)
 
@@ -224,26 +239,26 @@ def hidden_by_rounding(problem: Problem, chord: Chord, affected: Array, value: A
     hidden = chord.subject.arrays.where(affected == 0, chord.cotangent, 0.0)
     if not bool((hidden != 0).any()):
         return 0.0
-    claimed = float(chord.with_cotangent(hidden).claimed_parts(0.0, chord.across()).sum())
+    claimed = float(chord.with_cotangent(hidden).claimed_parts(0.0, chord.across).sum())
     return min(abs(claimed), CLEARLY * math.sqrt(2 * variance_of(problem, value, hidden)))
 
 
 def claims_along(problem: Problem, values: SegmentValues) -> Segment | None:
     """Compute the claims at the nodes of a segment; return None where one is not finite."""
     subject, chord = problem.subject, values.chord
-    across = chord.across()
+    across = chord.across
     claims = [chord.claimed_parts(t, across) for t in NODES]
     nodes = tuple(float(parts.sum()) for parts in claims)
     if not all(map(math.isfinite, nodes)):
         return None
     size = math.sqrt(math.fsum(float(parts @ parts) for parts in claims) / len(claims))
     coefficients = [math.fsum(map(float.__mul__, polynomial, nodes)) for polynomial in UNEXPLAINED]
-    contributions = abs(sum(claims) / len(claims))
+    contributions = mapped(subject.arrays, lambda *parts: abs(sum(parts) / len(parts)), *claims)
     claimed = abs(math.fsum(nodes)) / len(nodes)
     together = claimed / (float(contributions.sum()) or 1.0)  # one, where all contributions have one sign
     bias = subject.numbers.precision * claimed / (2 * CLEARLY)  # a rule may round all its entries one way
     least, weights = shortest(subject, across), abs(across if subject.mode == "reverse" else chord.cotangent)
-    entries = subject.arrays.where(weights > 0, contributions / weights, 0.0)
+    entries = mapped(subject.arrays, lambda c, w: subject.arrays.where(w > 0, c / w, 0.0), contributions, weights)
     segment = Segment(
         values=values,
         nodes=nodes,
@@ -263,9 +278,14 @@ def claims_along(problem: Problem, values: SegmentValues) -> Segment | None:
 
 def unevenness(chord: Chord) -> float:
     """Return the variance of a value by rounding of the panels' ends, relative to the square of the change."""
-    places = [place_of(chord.subject, t * chord.step) for t in PANEL_ENDS]
-    middle, across = (places[0] + places[-1]) / 2, places[-1] - places[0]
-    off = [place - middle - t / 2 * across for place, t in zip(places, PANEL_ENDS, strict=True)]
-    squares = [weight**2 * float(each @ each) for weight, each in zip(QUARTIC, off, strict=True)]
-    length = float(across @ across)
-    return math.fsum(squares) / (70 * length) if length else 0.0
+    first, last = chord.ends
+    inner = (place_of(chord.subject, t * chord.step) for t in PANEL_ENDS[1:-1])
+    places, squares = (first, *inner, last), []
+    for piece in slices(0, first.shape[0], piece_of(first)):
+        middle, across = (first[piece] + last[piece]) / 2, chord.across[piece]
+        off = [place[piece] - middle - t / 2 * across for place, t in zip(places, PANEL_ENDS, strict=True)]
+        squares.append(
+            (across @ across, *(weight**2 * (each @ each) for weight, each in zip(QUARTIC, off, strict=True)))
+        )
+    length, *rest = map(math.fsum, columns(chord.subject.arrays, squares))
+    return math.fsum(rest) / (70 * length) if length else 0.0

@@ -5,7 +5,9 @@ from __future__ import annotations
 import enum
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
+from gradproof.engine.pieces import mapped
 from gradproof.engine.subject import Array, Step, Subject
 from gradproof.engine.thresholds import CLEARLY
 
@@ -63,13 +65,15 @@ def cotangent_of(subject: Subject, seed: int) -> Array:
 def place_of(subject: Subject, step: Array) -> Array:
     """Return the displacement at which the function is evaluated: `step`, rounded as the point and the sum are."""
     rounded, point = subject.inputs.rounded(step), subject.point
-    return subject.arrays.where(rounded == 0, 0.0, subject.inputs.rounded(point + rounded) - point)
+    place = subject.inputs.rounded(point + rounded)
+    place -= point
+    return place if math.isfinite(float(place.sum())) else _without(subject, rounded, place)
 
 
 def value_at(subject: Subject, cotangent: Array, step: Array) -> Array:
     """Evaluate at the point plus `step`; zero for the outputs that have no weight."""
     value = subject.evaluate(subject.inputs.rounded(step), 1.0) if bool((step != 0).any()) else subject.centre
-    return subject.arrays.where(cotangent == 0, 0.0, value)
+    return _without(subject, cotangent, value)
 
 
 def claimed_parts(subject: Subject, cotangent: Array, step: Array, across: Array) -> Array:
@@ -79,16 +83,33 @@ def claimed_parts(subject: Subject, cotangent: Array, step: Array, across: Array
         claimed, weights = subject.pushforward(subject.inputs.rounded(across), place), cotangent
     else:
         claimed, weights = subject.pullback(cotangent, place), across
-    return subject.arrays.where(weights == 0, 0.0, weights * claimed)
+    parts = weights * claimed
+    return parts if math.isfinite(float(parts.sum())) else _without(subject, weights, parts)
 
 
-@dataclass(frozen=True, slots=True)
+def _without(subject: Subject, weights: Array, values: Array) -> Array:
+    """Return zero for the values that have no weight; the values themselves, and no copy, if all have one."""
+    weightless = weights == 0
+    return subject.arrays.where(weightless, 0.0, values) if bool(weightless.any()) else values
+
+
+@dataclass(frozen=True)
 class Chord:
     """A segment from point − step to point + step, and the cotangent that the values on it are contracted with."""
 
     subject: Subject
     step: Array
     cotangent: Array
+
+    @cached_property
+    def ends(self) -> tuple[Array, Array]:
+        """The displacements at which the segment begins and ends, rounded as the inputs are."""
+        return place_of(self.subject, -self.step), place_of(self.subject, self.step)
+
+    @cached_property
+    def across(self) -> Array:
+        """The displacement between the two."""
+        return self.ends[1] - self.ends[0]
 
     @classmethod
     def drawn(cls, problem: Problem, seed: int, width: float) -> Chord:
@@ -105,10 +126,15 @@ class Chord:
         xp = subject.arrays
         if alignment is Alignment.MEASURED:
             step = abs(step)
-            change = cotangent * (value_at(subject, cotangent, 0.5 * step) - value_at(subject, cotangent, -0.5 * step))
-            least = CLEARLY * subject.numbers.precision * abs(cotangent * subject.centre)
+            above, below = (value_at(subject, cotangent, t * step) for t in (0.5, -0.5))
+            least = CLEARLY * subject.numbers.precision
+
+            def turned(cotangent: Array, above: Array, below: Array, centre: Array) -> Array:
+                change = cotangent * (above - below)
+                return cotangent * xp.where(change < -least * abs(cotangent * centre), -1.0, 1.0)
+
             signed = step if moving is None else step * xp.where(moving < 0, -1.0, 1.0)
-            return Chord(subject, signed, cotangent * xp.where(change < -least, -1.0, 1.0))
+            return Chord(subject, signed, mapped(xp, turned, cotangent, above, below, subject.centre))
         if alignment is Alignment.CLAIMED:
             signs = xp.where(claimed_parts(subject, cotangent, 0 * step, step) < 0, -1.0, 1.0)
             if subject.mode == "forward":
@@ -124,9 +150,9 @@ class Chord:
         """Evaluate at point + t·step; zero for the outputs that have no weight."""
         return value_at(self.subject, self.cotangent, t * self.step)
 
-    def across(self, t: float = 1.0) -> Array:
-        """Return the displacement between point − t·step and point + t·step, rounded as both are."""
-        return place_of(self.subject, t * self.step) - place_of(self.subject, -t * self.step)
+    def shorter(self, t: float) -> Chord:
+        """Return the segment from point − t·step to point + t·step."""
+        return Chord(self.subject, t * self.step, self.cotangent)
 
     def claimed_parts(self, t: float, across: Array) -> Array:
         """Return the change along `across` that is claimed at point + t·step, entry by entry or output by output."""

@@ -62,7 +62,7 @@ def quick_segment(
     """
     subject = problem.subject
     chord = Chord.drawn(problem, seed, width).aligned(alignment, problem.moving)
-    cotangent, ends, across = chord.cotangent, (chord.value(-1.0), chord.value(1.0)), chord.across()
+    cotangent, ends, across = chord.cotangent, (chord.value(-1.0), chord.value(1.0)), chord.across
     claims = [chord.claimed_parts(t, across) for t in GAUSS]
     claimed, measured = sum(float(each.sum()) for each in claims) / 2, float(cotangent @ (ends[1] - ends[0]))
     if not math.isfinite(claimed + measured):

@@ -56,7 +56,7 @@ def holds_on_fine_steps(problem: Problem, segment: Segment) -> bool:
         return False
     steady = seen & (abs(fine) <= 2 * t * abs(change))
     rest: Array = xp.where(steady, cotangent, 0.0)
-    claimed = float(replace(chord, cotangent=rest).claimed_parts(0.0, chord.across(t)).sum())
+    claimed = float(replace(chord, cotangent=rest).claimed_parts(0.0, chord.shorter(t).across).sum())
     bar = CLEARLY * math.sqrt(2 * float((rest * noise) @ (rest * noise)))
     near, far = abs(float(rest @ fine) - claimed), abs(t * float(rest @ change) - claimed)
     return bool(near <= max(far / 2, bar))

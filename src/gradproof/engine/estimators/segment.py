@@ -23,11 +23,7 @@ from gradproof.engine.estimators.noise import (
     scatter_around,
 )
 from gradproof.engine.estimators.panels import NODES, PANEL_ENDS, SMOOTH, Segment, Unsmooth, claims_along, values_along
-from gradproof.engine.estimators.problem import (
-    Alignment,
-    Problem,
-    alignment_of,
-)
+from gradproof.engine.estimators.problem import Alignment, Problem, alignment_of
 from gradproof.engine.estimators.roughness import holds_on_fine_steps, is_rough_at_the_ends
 from gradproof.engine.results import UNMEASURED, Resolution, least_error
 from gradproof.engine.subject import Array, Subject
@@ -93,7 +89,11 @@ def segment_test(
     rule is wrong and the function is not rough: two segments are clearly outside their bars, the residual is spread
     along them, and it does not vanish on fine steps.
     """
-    problem = replace(problem_of(subject, seed, rtol, atol, moving), alignment=alignment)
+    return segment_test_of(replace(problem_of(subject, seed, rtol, atol, moving), alignment=alignment), seed)
+
+
+def segment_test_of(problem: Problem, seed: int) -> SegmentResult:
+    """Do the same for a problem, whose noise is measured already."""
     first = _best_width(problem, seed)
     segments = _segments(problem, seed, first) if first else []
     if not segments:
@@ -108,7 +108,7 @@ def segment_test(
         half_width=worst.values.width,
         unsmooth=Unsmooth.of(segments),
         shows_a_tenth=any(segment.bar <= SHARE * abs(segment.claimed) for segment in segments),
-        moving=moving,
+        moving=problem.moving,
     )
 
 

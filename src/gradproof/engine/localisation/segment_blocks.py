@@ -14,6 +14,7 @@ from gradproof.engine.estimators.groupwise import residuals_along
 from gradproof.engine.estimators.problem import Alignment, Problem
 from gradproof.engine.estimators.quick import quick_segment
 from gradproof.engine.estimators.segment import SegmentOutcome, SegmentResult, segment_test
+from gradproof.engine.localisation.confinement import confinement_of
 from gradproof.engine.localisation.stripes import striped
 from gradproof.engine.options import Probing
 from gradproof.engine.parts import Axis, Part, parts_of
@@ -70,7 +71,7 @@ def _by_groups(problem: Problem, groups: Groups, whole: SegmentResult, seed: int
             raise _DecidedError(_without_parts(whole))
         needed.append(found.error_needed)
         for mask in found.worst(FEW):
-            result = _confirmed(problem, mask, seed, options, alignment)
+            result = _confirmed(problem, mask, whole, seed, options, alignment)
             if result is not None:
                 large = problem.subject.inputs.size > LARGE
                 raise _DecidedError(replace(result, moving=found.outside) if large else result)
@@ -98,20 +99,25 @@ def _error_needed(problem: Problem, part: Array, whole: SegmentResult, seed: int
     seen = quick_segment(replace(problem, moving=part), seed, whole.half_width, whole.unsmooth, Alignment.MEASURED)
     if seen is None:
         raise _DecidedError(_without_parts(whole))
-    result = _confirmed(problem, part, seed, options, Alignment.MEASURED) if seen.outside else None
+    result = _confirmed(problem, part, whole, seed, options, Alignment.MEASURED) if seen.outside else None
     if result is not None:
         raise _DecidedError(result)
     return seen.error_needed
 
 
 def _confirmed(
-    problem: Problem, part: Array, seed: int, options: Probing, alignment: Alignment
+    problem: Problem, part: Array, whole: SegmentResult, seed: int, options: Probing, alignment: Alignment
 ) -> SegmentResult | None:
-    """Test a part on several segments; return the result if they disagree."""
-    result = segment_test(
-        problem.subject, seed=seed + 1, rtol=options.rtol, atol=options.atol, moving=part, alignment=alignment
-    )
-    return result if result.outcome is SegmentOutcome.DISAGREES else None
+    """Test a part on several segments, first by itself if it is small; return the result if they disagree."""
+    varied = replace(problem, moving=part)
+    small = confinement_of(varied, seed, whole.half_width)
+    for each in (small.problem, varied) if small else (varied,):
+        result = segment_test(
+            each.subject, seed=seed + 1, rtol=options.rtol, atol=options.atol, moving=each.moving, alignment=alignment
+        )
+        if result.outcome is SegmentOutcome.DISAGREES:
+            return replace(result, moving=part)
+    return None
 
 
 def _partitions(subject: Subject) -> Iterator[tuple[int, list[Array]]]:

@@ -15,6 +15,7 @@ from gradproof.engine.estimators.panels import claims_along, values_along
 from gradproof.engine.estimators.problem import Alignment, Problem
 from gradproof.engine.estimators.quick import QuickSegment, quick_segment
 from gradproof.engine.estimators.segment import SegmentResult
+from gradproof.engine.localisation.confinement import Confinement, confinement_of
 from gradproof.engine.localisation.stripes import striped
 from gradproof.engine.parts import Axis, Part, parts_of
 from gradproof.engine.results import Entry, Place
@@ -54,9 +55,16 @@ class _Search:
     problem: Problem
     result: SegmentResult
     seed: int
+    confined: Confinement | None = None
+
+    def within(self, mask: Array) -> _Search:
+        """Return a search of a part of the inputs, by itself if it is small and all that is wrong shows there."""
+        found = confinement_of(replace(self.problem, moving=mask), self.seed, self.result.half_width)
+        search = replace(self, confined=found)
+        return search if found and search.is_wrong(mask) else self
 
     def look(self, piece: Array, alignment: Alignment = Alignment.MEASURED) -> QuickSegment | None:
-        problem = replace(self.problem, moving=piece)
+        problem = self.confined.moving(piece) if self.confined else replace(self.problem, moving=piece)
         return quick_segment(problem, self.seed, self.result.half_width, self.result.unsmooth, alignment)
 
     def is_wrong(self, piece: Array) -> bool:
@@ -86,20 +94,24 @@ class _Search:
         subject, length = self.problem.subject, axis.length
         stripes, *others = (striped(subject, part, axis, seed) for seed in range(FEW))
         first, last = low, high = _extent(subject, part, axis, mask_of(0, length))
-        whole = self.look(mask_of(low, high) * stripes)
-        if high - low < 2 or whole is None or not whole.outside:
+        if high - low < 2:
             return low, high
 
         def bar(start: int, stop: int) -> float:
             seen = self.look(mask_of(start, stop) * stripes)
             return math.inf if seen is None or seen.outside else seen.bar
 
+        at_start, at_end = bar(low, low + 1) < math.inf, bar(high - 1, high) < math.inf
+        whole = self.look(mask_of(low, high) * stripes) if at_start or at_end else None
+        if whole is None or not whole.outside:
+            return low, high
+
         def is_right(start: int, stop: int) -> bool:
             return CLEAR * bar(start, stop) <= whole.residual * math.sqrt((stop - start) / length)
 
-        if bar(low, low + 1) < math.inf:
+        if at_start:
             low = _first_wrong(low, high, is_right)
-        if bar(high - 1, high) < math.inf:
+        if at_end:
             high = length - _first_wrong(length - high, length - low, lambda a, b: is_right(length - b, length - a))
         left_out = mask_of(first, low) + mask_of(high, last)
         return (first, last) if any(self.is_wrong(left_out * each) for each in others) else (low, high)
@@ -176,7 +188,9 @@ def _narrowed(search: _Search, part: Part, mask: Array) -> tuple[Array, dict[Axi
     """Leave out what is right of a part of a tensor, one dimension after another."""
     subject, box = search.problem.subject, {}
     large = subject.inputs.size > LARGE
-    mask = _hull(subject, part, mask) if large else mask
+    if large:
+        mask = _hull(subject, part, mask)
+        search = search.within(mask)
     for axis in part.axes:
         within = _along(subject, part, axis, mask)
         box[axis] = search.striped_span(part, axis, within) if large else search.span(axis.length, within)
