@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from gradproof.audit import Journal, Outcome, Result
+from gradproof.audit import Ended, Journal, Outcome, Result
 from gradproof.audit.diff import differences
 from gradproof.audit.page import page
 from support import reports
@@ -15,18 +15,14 @@ HOSTILE = "</script><script>window.hurt = 1</script><b>"
 
 
 @pytest.fixture
-def journal(tmp_path, monkeypatch):
-    """Make a journal of results, in one transaction: a hundred thousand would take half a minute."""
-    monkeypatch.setattr(Journal, "_synchronise", lambda journal: None)
+def journal(tmp_path):
+    """Make a journal of results."""
     made = []
 
     def make(*results, tags=("op=sin", "dtype=float64")):
         written = Journal.to_write(tmp_path / f"{len(made)}.db", source="mine")
         made.append(written)
-        written._connection.execute("BEGIN")
-        for result in results:
-            written.record(result, pickled=b"", tags=tags)
-        written._connection.execute("COMMIT")
+        written.record(*(Ended(result, tags=tags) for result in results))
         return written
 
     yield make

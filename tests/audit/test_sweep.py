@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from gradproof import Report
-from gradproof.audit import Case, Journal, JournalError, JournalFailedError, Outcome, Result, Selection, sweep
+from gradproof.audit import Case, Ended, Journal, JournalError, JournalFailedError, Outcome, Result, Selection, sweep
 from gradproof.audit import journal as journals
 from gradproof.audit.running import seeded
 from gradproof.audit.sources import built_in
@@ -128,7 +128,7 @@ def test_two_sweeps_do_not_share_a_journal(file):
 
 def test_readers_read_while_a_sweep_writes(file):
     with Journal.to_write(file, source="mine") as writer:
-        writer.record(PASSED, pickled=b"", tags=())
+        writer.record(Ended(PASSED))
         with Journal.to_read(file) as reader:
             assert reader.has("sin")
 
@@ -186,10 +186,10 @@ def test_a_journal_that_another_program_locks_is_reported(file, monkeypatch):
 
 def test_a_full_disk_is_reported_and_what_ended_is_kept(file):
     with Journal.to_write(file, source="mine") as journal:
-        journal.record(PASSED, pickled=b"", tags=())
+        journal.record(Ended(PASSED))
         journal._connection.execute("PRAGMA max_page_count = 1")
         with pytest.raises(JournalFailedError, match=r"the disk is full. The results up to here are kept"):
-            journal.record(Result(name="big", outcome=Outcome.PASS, report="x" * 100_000), pickled=b"", tags=())
+            journal.record(Ended(Result(name="big", outcome=Outcome.PASS, report="x" * 100_000)))
         assert journal.counts() == {"pass": 1}
 
 
@@ -197,7 +197,7 @@ def test_a_read_only_journal_is_reported(file):
     swept(file, [])
 
     with Journal.to_read(file) as journal, pytest.raises(JournalError, match="is read-only"):
-        journal.record(PASSED, pickled=b"", tags=())
+        journal.record(Ended(PASSED))
 
 
 def test_a_journal_that_is_not_there_is_reported(tmp_path):
@@ -207,7 +207,7 @@ def test_a_journal_that_is_not_there_is_reported(tmp_path):
 
 def test_a_row_takes_whatever_a_case_prints(file):
     with Journal.to_write(file, source="mine") as journal:
-        journal.record(Result(name="\ud800\0", outcome=Outcome.ERROR, output="\udcff\0é"), pickled=b"", tags=())
+        journal.record(Ended(Result(name="\ud800\0", outcome=Outcome.ERROR, output="\udcff\0é")))
 
         assert [row.result.output for row in journal.rows()] == ["\\udcff\0é"]
 

@@ -8,6 +8,7 @@ import pickle
 import signal
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from support import audit_cases
 from support.audit_cases import case
 
 LIMITS = Limits(seconds=60, memory=1 << 30)
+WARMING = (case(audit_cases.right), case(audit_cases.skipped))  # the first case of a process is slow, the second quick
 
 
 @pytest.fixture(scope="module")
@@ -30,13 +32,14 @@ def processes():
 
 
 def outcome(processes, *cases) -> dict[str, Result]:
-    """Run the cases in turn."""
+    """Run the cases in turn, and see that each ends once."""
     for each in cases:
         processes.submit(each.name, pickle.dumps(each))
-    found: dict[str, Result] = {}
+    found: list[Result] = []
     while len(found) < len(cases):
-        found |= {result.name: result for result in processes.finished()}
-    return found
+        found += processes.finished()
+    assert sorted(result.name for result in found) == sorted(each.name for each in cases)
+    return {result.name: result for result in found}
 
 
 @pytest.mark.parametrize(
@@ -105,7 +108,7 @@ def test_each_device_has_one_process_which_sees_no_other():
     finally:
         made.close()
 
-    assert made.capacity == 4
+    assert made.capacity % 2 == 0
     assert found.pop("2").outcome is Outcome.CRASH
     assert {result.message for result in found.values()} == {"3", "5"}
 
@@ -133,6 +136,16 @@ def test_a_case_is_not_blamed_for_what_another_left_behind(processes):
     found = outcome(processes, case(audit_cases.spoil), case(audit_cases.crash_after_others, "x"))
 
     assert found["crash_after_others"].outcome is Outcome.PASS
+
+
+def test_a_fresh_process_has_what_a_check_imports():
+    made = LocalProcesses(workers=1, limits=LIMITS)
+    try:
+        found = outcome(made, case(audit_cases.importing))["importing"]
+    finally:
+        made.close()
+
+    assert found.message == ""
 
 
 def test_a_process_is_replaced_after_its_lifetime():
@@ -170,3 +183,114 @@ def test_a_factory_that_returns_something_else_is_reported_with_what_to_return(p
     assert "return (function, inputs)" in found.message
     unreported = outcome(processes, case(audit_cases.right, entry="report"))["right"]
     assert "return a gradproof.Report" in unreported.message
+
+
+def quick(log, count, start=0):
+    return [case(audit_cases.right, str(log), f"quick {n}", name=f"quick {n}") for n in range(start, start + count)]
+
+
+def runs(log):
+    """How often each case ran."""
+    return Counter(line.partition(" ")[2] for line in log.read_text().splitlines())
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (audit_cases.crash, Outcome.CRASH),
+        (audit_cases.bomb, Outcome.MEMORY),
+        (audit_cases.hang, Outcome.TIMEOUT),
+        (audit_cases.killed, Outcome.CRASH),
+    ],
+)
+def test_cases_that_wait_behind_one_that_ends_its_process_run_elsewhere_once(tmp_path, make, expected):
+    log = tmp_path / "log"
+    made = LocalProcesses(workers=1, limits=Limits(seconds=3, memory=1 << 30))
+    try:
+        outcome(made, *WARMING)
+        found = outcome(made, *quick(log, 5), case(make), *quick(log, 5, start=5))
+    finally:
+        made.close()
+
+    assert found.pop(make.__name__).outcome is expected
+    assert {result.outcome for result in found.values()} == {Outcome.PASS}
+    assert runs(log) == dict.fromkeys(found, 1)
+
+
+def test_quick_cases_are_sent_while_another_runs(processes):
+    outcome(processes, *WARMING)
+    for number in range(8):
+        processes.submit(f"{number}", pickle.dumps(case(audit_cases.skipped, name=f"{number}")))
+    (worker,) = processes._workers
+    sent = len(worker.tasks)
+    ended = []
+    while len(ended) < 8:
+        ended += processes.finished()
+
+    assert sent == 8
+    assert [result.name for result in ended] == [f"{number}" for number in range(8)]
+
+
+def test_nothing_is_sent_to_wait_behind_a_slow_case(processes):
+    outcome(processes, case(audit_cases.slow, 0.1))
+    for number in range(3):
+        processes.submit(f"{number}", pickle.dumps(case(audit_cases.right, name=f"{number}")))
+    (worker,) = processes._workers
+
+    assert len(worker.tasks) == 1
+    while processes.running():
+        processes.finished()
+
+
+def test_the_time_of_a_case_begins_when_those_before_it_have_ended():
+    made = LocalProcesses(workers=1, limits=Limits(seconds=2))
+    try:
+        outcome(made, *WARMING)
+        found = outcome(made, *(case(audit_cases.slow, 0.8, name=f"{number}") for number in range(4)))
+    finally:
+        made.close()
+
+    assert {result.outcome for result in found.values()} == {Outcome.PASS}
+
+
+def test_a_large_case_blocks_nobody(processes):
+    outcome(processes, *WARMING)
+    processes.submit("slow", pickle.dumps(case(audit_cases.slow, 3.0, name="slow")))
+    began = time.monotonic()
+    processes.submit("large", pickle.dumps(case(audit_cases.large, bytes(1 << 24), name="large")))
+    waited = time.monotonic() - began
+    ended = []
+    while len(ended) < 2:
+        ended += processes.finished()
+
+    assert waited < 2
+    assert {result.outcome for result in ended} == {Outcome.PASS}
+
+
+def test_what_a_case_printed_is_its_own(processes):
+    outcome(processes, *WARMING)
+    raising = [case(audit_cases.raising, name=f"{number}") for number in range(4)]
+    found = outcome(processes, *raising, case(audit_cases.silent))
+
+    assert {found[each.name].output for each in raising} == {"what it printed\n"}
+    assert found["silent"].output == ""
+
+
+def test_a_process_that_is_killed_loses_the_case_that_it_runs_alone(tmp_path):
+    log = tmp_path / "log"
+    made = LocalProcesses(workers=1, limits=LIMITS)
+    try:
+        outcome(made, *WARMING)
+        cases = [*quick(log, 4), case(audit_cases.slow, 0.5, str(log), "slow", name="slow"), *quick(log, 4, start=4)]
+        for each in cases:
+            made.submit(each.name, pickle.dumps(each))
+        time.sleep(0.3)
+        os.kill(made._workers[0].process.pid, signal.SIGKILL)
+        found = []
+        while len(found) < len(cases):
+            found += made.finished()
+    finally:
+        made.close()
+
+    assert {result.outcome for result in found} == {Outcome.PASS}
+    assert runs(log) == {each.name: 1 for each in cases}

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+import gradproof
 from gradproof.audit import Case, Skip
 
 
@@ -61,6 +62,22 @@ def hang(*noted: Any) -> Any:
 def bomb(*noted: Any) -> Any:
     right(*noted)
     return [torch.ones(1 << 27, dtype=torch.float64) for _ in range(1000)]
+
+
+def slow(seconds: float, *noted: Any) -> tuple[Any, Any]:
+    time.sleep(seconds)
+    return right(*noted)
+
+
+def importing() -> Any:
+    """Say what a check imports, but for what is in the standard library."""
+    before = set(sys.modules)
+    gradproof.check(*right(), order=2, modes=("reverse", "forward"))
+    raise Skip(" ".join(sorted(name for name in set(sys.modules) - before if name.startswith(("torch", "gradproof")))))
+
+
+def large(weight: bytes) -> tuple[Any, Any]:
+    return right()
 
 
 def skipped() -> Any:

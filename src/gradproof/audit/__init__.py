@@ -9,8 +9,19 @@
 """
 
 from gradproof.audit.case import Case, Outcome, Result, Skip
-from gradproof.audit.journal import Journal, JournalError, JournalFailedError
+from gradproof.audit.journal import Ended, Journal, JournalError, JournalFailedError
 from gradproof.audit.selection import Selection
 from gradproof.audit.sweep import sweep
 
-__all__ = ["Case", "Journal", "JournalError", "JournalFailedError", "Outcome", "Result", "Selection", "Skip", "sweep"]
+__all__ = [
+    "Case",
+    "Ended",
+    "Journal",
+    "JournalError",
+    "JournalFailedError",
+    "Outcome",
+    "Result",
+    "Selection",
+    "Skip",
+    "sweep",
+]

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gradproof.audit import lock
 from gradproof.audit.case import Outcome, Result
@@ -54,12 +54,27 @@ class Row:
     tags: tuple[str, ...]
 
 
+class Ended(NamedTuple):
+    """A case that has ended: its result, the case as it was sent, and its tags."""
+
+    result: Result
+    pickled: bytes = b""
+    tags: tuple[str, ...] = ()
+
+    def values(self) -> tuple[Any, ...]:
+        """Return the values of the columns."""
+        result = self.result
+        texts = (result.name, result.outcome.value, result.reason, result.message, result.report, result.output)
+        rest = (result.seconds, result.seed, result.host, time.time(), json.dumps(self.tags), self.pickled)
+        return *map(_text, texts), *rest
+
+
 class Journal:
     """A journal that is open: for one sweep, which holds it alone, or for readers, as many as there are.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder, Journal.to_write(Path(folder) / "a.db", source="mine") as journal:
-    ...     journal.record(Result(name="sin", outcome=Outcome.PASS), pickled=b"", tags=("op=sin",))
+    ...     journal.record(Ended(Result(name="sin", outcome=Outcome.PASS), tags=("op=sin",)))
     ...     journal.has("sin"), journal.has("cos"), journal.counts()
     (True, False, {'pass': 1})
     """
@@ -128,29 +143,22 @@ class Journal:
         with self._telling():
             return self._connection.execute("SELECT 1 FROM result WHERE name = ?", (name,)).fetchone() is not None
 
-    def record(self, result: Result, *, pickled: bytes, tags: tuple[str, ...]) -> None:
-        """Write the row of a case; when this returns, it survives the end of this process.
+    def record(self, *ended: Ended) -> None:
+        """Write the rows of cases in one transaction; when this returns, they survive the end of this process.
 
         Once in `SYNCED` seconds the file is flushed to the disk too, which takes longer than many a case: a power loss
         takes the rows since then, and their cases run again.
         """
         with self._telling():
             self._synchronise()
-            self._connection.execute(
-                f"INSERT INTO result ({COLUMNS}, pickled, sweep) VALUES ({', '.join('?' * 13)})",
-                (
-                    *(_text(each) for each in (result.name, result.outcome.value, result.reason, result.message)),
-                    _text(result.report),
-                    _text(result.output),
-                    result.seconds,
-                    result.seed,
-                    result.host,
-                    time.time(),
-                    json.dumps(tags),
-                    pickled,
-                    self._sweep,
-                ),
-            )
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                self._connection.executemany(
+                    f"INSERT INTO result ({COLUMNS}, pickled, sweep) VALUES ({', '.join('?' * 13)})",
+                    ((*each.values(), self._sweep) for each in ended),
+                )
+            finally:
+                self._connection.commit()  # those before an interruption too
 
     def rows(self) -> Iterator[Row]:
         """Return the rows of all cases, by name, one at a time."""

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from multiprocessing import reduction
 from typing import Any
 
+KEPT = 4000  # bytes of what a process printed last
+
 
 class Output:
     """A file that both processes have open; it can be an argument of a process that starts."""
@@ -28,10 +30,15 @@ class Output:
         """Return the descriptor."""
         return self._file
 
-    def end(self, length: int) -> bytes:
-        """Return the last bytes that were printed."""
+    def text(self) -> str:
+        """Return the end of what was printed."""
         size = os.fstat(self._file).st_size
-        return os.pread(self._file, length, max(0, size - length))
+        return os.pread(self._file, KEPT, max(0, size - KEPT)).decode(errors="backslashreplace")
+
+    def clear(self) -> None:
+        """Forget what was printed, for the process that prints."""
+        os.ftruncate(self._file, 0)
+        os.lseek(self._file, 0, os.SEEK_SET)
 
     def close(self) -> None:
         """Close it in this process."""

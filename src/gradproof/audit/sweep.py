@@ -9,13 +9,16 @@ from typing import NamedTuple
 
 from gradproof.audit.case import Case, Outcome, Result
 from gradproof.audit.executors import Executor
-from gradproof.audit.journal import Journal
+from gradproof.audit.journal import Ended, Journal
 from gradproof.errors import InputError
 
 
 class _Pending(NamedTuple):
     case: Case
     pickled: bytes
+
+    def ended(self, result: Result) -> Ended:
+        return Ended(replace(result, seed=self.case.seed), self.pickled, self.case.tags)
 
 
 class SourceError(InputError):
@@ -31,26 +34,25 @@ def sweep(
     that a million are not held in memory. Whatever ends the sweep, what is in the journal stays.
     """
     pending: dict[str, _Pending] = {}
+    tell = watch or (lambda result: None)
 
-    def record(result: Result, case: Case, pickled: bytes) -> None:
-        journal.record(result, pickled=pickled, tags=case.tags)
-        if watch:
-            watch(result)
+    def record(*ended: Ended) -> None:
+        journal.record(*ended)
+        for each in ended:
+            tell(each.result)
 
     def collect() -> None:
-        results = executor.finished()
-        for result in results:
-            case, pickled = pending.pop(result.name)
-            record(replace(result, seed=case.seed), case, pickled)
-        if not results and watch:
-            watch(None)
+        if results := executor.finished():
+            record(*(pending.pop(result.name).ended(result) for result in results))
+        else:
+            tell(None)
 
     try:
         for case in _new(cases, journal):
             try:
                 pickled = pickle.dumps(case)
             except Exception as error:
-                record(_unpicklable(case, error), case, b"")
+                record(Ended(_unpicklable(case, error), tags=case.tags))
                 continue
             while len(pending) >= executor.capacity:
                 collect()

@@ -9,7 +9,7 @@ import pickle
 import signal
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -23,7 +23,8 @@ DUMP = signal.SIGUSR1  # makes a worker print the stack of every thread, whateve
 
 LONGEST = 1e8  # seconds, three years: more than the system's timers take
 
-READY = None  # what a worker sends before its first result: the time of a case does not include that of its start
+PRINTING = frozenset({Outcome.ERROR, Outcome.MEMORY})  # outcomes of a live process whose output is kept
+READY = b""  # what a worker sends before its first result: the time of a case does not include that of its start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,22 +48,25 @@ def serve(pipe: Connection, output: Output, limits: Limits, threads: int, device
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver ends its workers
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # the kernel ends this process, even if it hangs in native code
     _prepare(threads)
-    pipe.send(READY)
+    pipe.send_bytes(READY)
     while True:
         try:
             pickled = pipe.recv_bytes()
         except (EOFError, OSError):
             return
-        os.ftruncate(1, 0)
-        os.lseek(1, 0, os.SEEK_SET)
+        output.clear()
         signal.setitimer(signal.ITIMER_REAL, limits.seconds + GRACE)
         with limited(limits.memory):
             result = _result(pickled)
         signal.setitimer(signal.ITIMER_REAL, 0)
         sys.stdout.flush()
+        if result.outcome in PRINTING:
+            result = replace(result, output=output.text())
         try:
-            pipe.send(result)
+            pipe.send_bytes(pickle.dumps(result))
         except OSError:  # the driver is gone
+            return
+        if result.outcome is Outcome.MEMORY:  # nothing else is to run in what is left of this process
             return
 
 
@@ -79,7 +83,6 @@ def _print_to(output: Output) -> None:
     """Send standard output and error to a file, which outlives this process."""
     os.dup2(output.fileno(), 1)
     os.dup2(output.fileno(), 2)
-    output.close()
     sys.stdout = open(1, "w", closefd=False, errors="backslashreplace")  # noqa: SIM115  # for good
     sys.stderr = open(2, "w", closefd=False, buffering=1, errors="backslashreplace")  # noqa: SIM115  # as above
     faulthandler.enable(2)
