@@ -37,6 +37,7 @@ def test_a_source_is_swept_and_counted(audit, tmp_path):
     said = audit(f"{CASES}:four", "--journal", "a.db", "--timeout", "30", "--memory", "1G", code=ExitCode.WRONG)
 
     assert "4 cases: 1 fail, 1 crash, 1 skipped, 1 pass" in said
+    assert f"gradproof audit report {tmp_path / 'a.db'}" in said
     with Journal.to_read(tmp_path / "a.db") as journal:
         assert journal.has("crash")
 
@@ -92,6 +93,7 @@ def test_an_audit_is_reported_exported_replayed_and_compared(audit, tmp_path):
 
     said = audit("report", "a.db", "--html", "a.html", "--json", "a.json", "--junit", "a.xml", code=ExitCode.WRONG)
     assert "fail  wrong: The gradient" in said
+    assert "crash  crash: The case ended its process (SIGABRT)." in said
     assert len(json.loads((tmp_path / "a.json").read_text())["cases"]) == 4
     suite = ElementTree.parse(tmp_path / "a.xml").getroot()
     assert [suite.get(name) for name in ("tests", "failures", "errors", "skipped")] == ["4", "1", "1", "1"]

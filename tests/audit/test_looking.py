@@ -8,6 +8,7 @@ import pytest
 
 from gradproof.audit import Ended, Journal, Outcome, Result
 from gradproof.audit.diff import differences
+from gradproof.audit.exports import to_lines
 from gradproof.audit.page import page
 from support import reports
 
@@ -109,6 +110,16 @@ def test_a_hundred_thousand_cases_open_in_two_seconds(journal, chromium, tmp_pat
         assert 0.01 < metrics["TaskDuration"] < 2
         assert tab.locator(".row").count() < 100
         assert "100,000 of 100,000" in tab.locator("#shown").inner_text()
+
+
+def test_cases_that_end_alike_without_a_verdict_have_one_line(journal):
+    crashes = [result(name, Outcome.CRASH, message="It ended.") for name in ("a", "b", "c")]
+    written = journal(*crashes, result("z", Outcome.CRASH, message="Otherwise."))
+
+    assert list(to_lines(written)) == [
+        "crash  a and 2 more: It ended.",
+        "crash  z: Otherwise.",
+    ]
 
 
 def test_two_journals_are_compared(journal):

@@ -47,6 +47,18 @@ def test_sizes_that_belong_together_are_shrunk_as_far_as_the_error_stays():
     assert shrunk.report.findings[0].kind == "wrong-gradient"
 
 
+def right_at_one():
+    def function(x):
+        claimed = x + x * x / 2
+        return (x * x).detach() + claimed - claimed.detach()
+
+    return function, torch.tensor([1.2345, -0.6789], requires_grad=True)
+
+
+def test_numbers_are_simple_where_one_is_right():
+    assert shrink(case(right_at_one)).inputs[0].tolist() == 2
+
+
 def test_the_script_shows_the_error_by_itself(tmp_path):
     shrunk = shrink(case(audit_cases.wrong))
     (tmp_path / "again.py").write_text(shrunk.script)

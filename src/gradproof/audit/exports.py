@@ -1,4 +1,4 @@
-"""A journal for other programs: JSON, JUnit XML, and annotations of GitHub's checks."""
+"""A journal for a terminal and for other programs: lines, JSON, JUnit XML, and annotations of GitHub's checks."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from gradproof.report.github import command
 SCHEMA = 1
 NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 ELEMENTS = {Outcome.FAIL: "failure", Outcome.SKIPPED: "skipped", Outcome.INCONCLUSIVE: "skipped"}
+ENDED = (Outcome.CRASH, Outcome.MEMORY, Outcome.TIMEOUT, Outcome.ERROR)  # without a verdict, the worst first
 ANNOTATED = {Outcome.FAIL: "error", Outcome.CRASH: "warning", Outcome.TIMEOUT: "warning", Outcome.MEMORY: "warning"}
 
 
@@ -39,6 +40,20 @@ def to_junit(journal: Journal) -> str:
     for kind, name in (("tests", "tests"), ("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
         suite.set(name, str(counts[kind]))
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
+
+
+def to_lines(journal: Journal) -> Iterator[str]:
+    """Return a line for each case that fails, then one for all cases that ended without a verdict in the same way."""
+    alike: dict[tuple[Outcome, str], list[str]] = {}
+    for row in journal.rows():
+        result = row.result
+        if result.outcome is Outcome.FAIL:
+            yield f"fail  {result.name}: {result.message}"
+        elif result.outcome in ENDED:
+            alike.setdefault((result.outcome, result.message), []).append(result.name)
+    for (outcome, message), names in sorted(alike.items(), key=lambda item: ENDED.index(item[0][0])):
+        more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
+        yield f"{outcome.value}  {names[0]}{more}: {message}"
 
 
 def to_github(journal: Journal) -> Iterator[str]:

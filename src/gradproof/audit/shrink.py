@@ -81,7 +81,7 @@ def _smaller(inputs: Inputs) -> Iterator[Inputs]:
     rows = {place: tensor[0] for place, tensor in tensors.items() if tensor.dim() and len(tensor) == 1}
     if rows:
         yield _with(inputs, rows)
-    for (place, tensor), simple in product(tensors.items(), (_ones, partial(_rounded, 0), partial(_rounded, 1))):
+    for (place, tensor), simple in product(tensors.items(), SIMPLIFIED):
         changed = simple(tensor)
         if changed is not None and _is_simpler(changed, tensor):
             yield _with(inputs, {place: changed})
@@ -100,14 +100,18 @@ def _cut(tensor: Tensor, size: int, new: int) -> Tensor:
     return tensor
 
 
-def _ones(tensor: Tensor) -> Tensor | None:
-    return tensor.detach().new_ones(tensor.shape) if _is_continuous(tensor) else None
+def _filled(value: float, tensor: Tensor) -> Tensor | None:
+    return tensor.detach().new_full(tensor.shape, value) if _is_continuous(tensor) else None
 
 
 def _rounded(decimals: int, tensor: Tensor) -> Tensor | None:
     import torch
 
     return torch.round(tensor.detach(), decimals=decimals) if tensor.is_floating_point() else None
+
+
+# Many a mistake is none at one.
+SIMPLIFIED = (*(partial(_filled, value) for value in (1.0, 2.0, 0.5)), partial(_rounded, 0), partial(_rounded, 1))
 
 
 def _is_continuous(tensor: Tensor) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shlex
 import signal
 import sys
 from collections import Counter
@@ -116,7 +117,10 @@ def run(
                 raise
             finally:
                 executor.close()
-        return _concluded(journal.counts())
+        counts = journal.counts()
+        if code_of(counts) is not ExitCode.PASS:
+            progress.note(f"To see which: gradproof audit report {shlex.quote(file)}")
+        return _concluded(counts)
 
 
 @audit.command()
@@ -138,9 +142,8 @@ def count(source: str, **chosen: Any) -> ExitCode:
 @click.option("--junit", "junit_file", metavar="FILE", help="Write JUnit XML, as CI systems read it.")
 @click.option("--github", is_flag=True, help="Print annotations of a GitHub workflow instead of lines.")
 def report(file: str, html_file: str | None, json_file: str | None, junit_file: str | None, github: bool) -> ExitCode:
-    """Show the results of an audit: the cases that fail, and the number of cases by outcome."""
+    """Show the results of an audit: cases that fail or ended without a verdict, and the number of cases by outcome."""
     from gradproof.audit import Journal, exports
-    from gradproof.audit.case import Outcome
     from gradproof.audit.page import page
 
     renderers = [(html_file, page), (json_file, exports.to_json), (junit_file, exports.to_junit)]
@@ -150,13 +153,8 @@ def report(file: str, html_file: str | None, json_file: str | None, junit_file: 
             raise Misuse(f"{file} is the journal: name another file for what is written.")
         for path, render in wanted:
             write(path, render(journal))
-        if github:
-            for line in exports.to_github(journal):
-                say(without_controls(line))
-        else:
-            for row in journal.rows():
-                if row.result.outcome is Outcome.FAIL:
-                    say(without_controls(f"fail  {row.result.name}: {row.result.message}"))
+        for line in (exports.to_github if github else exports.to_lines)(journal):
+            say(without_controls(line))
         for path, _ in wanted:
             tell(f"Written: {path}")
         return _concluded(journal.counts())

@@ -89,6 +89,9 @@ function search(text) {
   filter();
 }
 
+const duration = (seconds) =>
+  seconds < 120 ? `${seconds.toFixed(0)} s` : seconds < 7200 ? `${(seconds / 60).toFixed(0)} min` : `${(seconds / 3600).toFixed(1)} h`;
+
 function drawTimeline() {
   if (!rows.length) return;
   let begin = Infinity, end = -Infinity;
@@ -104,7 +107,7 @@ function drawTimeline() {
     for (const [name, value] of Object.entries({ x: place, y: 100 - height, width: .8, height })) bar.setAttribute(name, value);
     picture.append(bar);
   });
-  find("timeline").replaceChildren(picture, make("p", `Seconds of cases that ended in each part of ${((end - begin) / 60).toFixed(1)} minutes; the highest bar is ${most.toFixed(1)} s.`));
+  find("timeline").replaceChildren(picture, make("p", `A bar is the seconds of the cases that ended in one of ${BINS} parts of ${duration(end - begin)}; the highest is ${most.toFixed(1)} s.`));
 }
 
 outcomes.forEach((name, place) => {
