@@ -86,6 +86,27 @@ def test_a_gradient_that_is_wrong_in_low_precision_alone_fails_and_says_so(dtype
     assert judgement.findings[0].entries[0].index == (11,)
 
 
+def test_values_that_are_not_finite_in_low_precision_alone_are_named_as_the_cause():
+    def one(x):  # but for a number that overflows in half precision
+        return np.exp(20 * x) / np.exp(20 * x)
+
+    points = np.array([0.3, 1.0])
+    with np.errstate(over="ignore", invalid="ignore"):
+        low, wide = both(lambda x: x * one(x), one, points, np.float16, lambda x: np.where(x > 0.5, np.nan, 1.0))
+        finding = judged(low, wide).findings[0]
+
+    assert finding.message.startswith("output[1] is NaN or infinite in this precision and finite in double precision")
+    assert "the function computes" in finding.hint
+
+
+def test_a_gradient_that_is_wrong_beside_a_value_that_is_too_large_is_named_itself():
+    low, wide = both(
+        lambda x: x**6, lambda x: 6 * x**5, np.array([0.3, 1.0, 7.0]), np.float16, low_slope=lambda x: 4 * x**5
+    )
+
+    assert "right in double precision and wrong in this precision" in judged(low, wide).message
+
+
 def test_an_entry_that_rounding_alone_explains_is_allowed():
     unit = float(np.finfo(np.float32).eps)
     low, wide = both(

@@ -177,7 +177,7 @@ def _contested(comparison: PrecisionComparison, judgement: Judgement, wide: Subj
         or _contradicted(comparison.subject, comparison.seed, options)
     ):
         resolution = resolution_of(comparison, judgement, comparison.wrong)
-        return replace(judgement, findings=(finding_of(comparison),), resolution=resolution)
+        return replace(judgement, findings=(finding_of(comparison, wide),), resolution=resolution)
     note = (
         f"In this precision the gradient differs from the one in double precision by up to "
         f"{float(comparison.gap.max()):.2g} (at {comparison.worst}): more than rounding usually explains, but too "

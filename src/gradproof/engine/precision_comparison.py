@@ -212,8 +212,8 @@ def resolution_of(comparison: PrecisionComparison, judgement: Judgement, found: 
     return Resolution.of(widest, size)
 
 
-def finding_of(comparison: PrecisionComparison) -> Finding:
-    """Describe the entries that are wrong in this precision, the worst first."""
+def finding_of(comparison: PrecisionComparison, wide: Subject) -> Finding:
+    """Describe the entries that are wrong in this precision, the worst first, or values that are not finite in it."""
     subject = comparison.subject
     what = "gradient with respect to" if subject.mode == "reverse" else "tangent of"
     wrong = subject.arrays.where(comparison.wrong)[0]
@@ -235,14 +235,28 @@ def finding_of(comparison: PrecisionComparison) -> Finding:
         for coordinate, claim, truth, bar in rows
         if (place := _frame(subject).locate(coordinate)).path == argument
     ]
+    among, culprit = f"in {count} {'entry' if count == 1 else 'entries'}", rule_of(subject)
+    message = f"The {what} {argument} is right in double precision and wrong in this precision, {among}."
+    if not bool(subject.arrays.isfinite(comparison.claimed[wrong]).any()) and (broken := _broken_value(subject, wide)):
+        message = (
+            f"{broken} is NaN or infinite in this precision and finite in double precision, and with it the {what} "
+            f"{argument}, {among}."
+        )
+        culprit = "function"
     return Finding(
         kind="wrong-gradient",
-        message=f"The {what} {argument} is right in "
-        f"double precision and wrong in this precision, in {count} {'entry' if count == 1 else 'entries'}.",
+        message=message,
         argument=argument,
         entries=tuple(entries[:SHOWN]),
-        hint=f"Look at what the {rule_of(subject)} computes or stores in low precision.",
+        hint=f"Look at what the {culprit} computes or stores in low precision.",
     )
+
+
+def _broken_value(subject: Subject, wide: Subject) -> Place | None:
+    """Return the first output that is NaN or infinite in low precision alone, if there is one."""
+    xp = subject.arrays
+    broken = xp.where(xp.isfinite(wide.centre) & ~xp.isfinite(subject.centre))[0]
+    return subject.outputs.locate(int(broken[0])) if broken.shape[0] else None
 
 
 def _frame(subject: Subject) -> Frame:
