@@ -6,6 +6,7 @@ import math
 import os
 import pickle
 import signal
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -136,6 +137,33 @@ def test_a_case_is_not_blamed_for_what_another_left_behind(processes):
     found = outcome(processes, case(audit_cases.spoil), case(audit_cases.crash_after_others, "x"))
 
     assert found["crash_after_others"].outcome is Outcome.PASS
+
+
+INTERRUPTED = """
+import os, signal, time
+from multiprocessing import forkserver
+from pathlib import Path
+from gradproof.audit.executors.processes import LocalProcesses
+
+made = LocalProcesses()
+made.submit("x", b"")
+server = Path(f"/proc/{forkserver._forkserver._forkserver_pid}/maps")
+while "torch" not in server.read_text():
+    time.sleep(0.01)
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+os.killpg(0, signal.SIGINT)
+time.sleep(0.5)
+made.close()
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="what a process has loaded is seen in /proc")
+def test_an_interruption_while_processes_start_prints_nothing():
+    """Ctrl-C goes to all processes of a terminal, and their server is importing torch in the first seconds."""
+    command = [sys.executable, "-c", INTERRUPTED]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, start_new_session=True, timeout=100)
+
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_fresh_process_has_what_a_check_imports():

@@ -46,6 +46,7 @@ def serve(pipe: Connection, output: Output, limits: Limits, threads: int, device
     os.setpgrp()  # the processes that a case starts end with this one
     _print_to(output)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver ends its workers
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # for the processes that a case starts
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # the kernel ends this process, even if it hangs in native code
     _prepare(threads)
     pipe.send_bytes(READY)

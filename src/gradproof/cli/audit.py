@@ -117,10 +117,10 @@ def run(
                 raise
             finally:
                 executor.close()
-        counts = journal.counts()
-        if code_of(counts) is not ExitCode.PASS:
+        code = _concluded(journal.counts())
+        if code is not ExitCode.PASS:
             progress.note(f"To see which: gradproof audit report {shlex.quote(file)}")
-        return _concluded(counts)
+        return code
 
 
 @audit.command()

@@ -114,7 +114,11 @@ class LocalProcesses:
         output, device = Output(), self._free_device()
         arguments = (theirs, output, self._limits, self._threads, device)
         process = self._context.Process(target=worker.serve, args=arguments, daemon=True)
-        process.start()
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # Ctrl-C is for the driver, not the server
+        try:
+            process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         theirs.close()
         started = Watched(process=process, pipe=ours, output=output, device=device)
         self._workers.append(started)
