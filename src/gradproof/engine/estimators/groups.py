@@ -15,7 +15,7 @@ from math import prod
 from gradproof.engine.estimators.noise import last_places
 from gradproof.engine.estimators.problem import Problem, claimed_parts, cotangent_of, value_at
 from gradproof.engine.parts import Part, parts_of
-from gradproof.engine.subject import Array, Frame, Step
+from gradproof.engine.subject import Array, Frame, Step, Subject
 from gradproof.engine.thresholds import CLEARLY, MANY, UNRESOLVED
 
 
@@ -59,7 +59,7 @@ def groups_of(problem: Problem, seed: int, width: float) -> Groups | None:
     """Find the smallest groups of at least `MANY` coordinates of which half or more are separate; None without any."""
     subject = problem.subject
     step = subject.direction(seed, Step(width))
-    together, coarsest = value_at(subject, 1.0 + 0 * subject.centre, step), None
+    together, coarsest = value_at(subject, _observed(subject), step), None
     for covered, inputs, outputs in _candidates(subject.inputs, subject.outputs):
         separate, claimed = _separate(problem, inputs, outputs, step, together)
         if float(separate.sum()) >= UNRESOLVED * inputs.count:
@@ -82,8 +82,11 @@ def _separate(problem: Problem, inputs: Cells, outputs: Cells, step: Array, toge
         first = part.of(subject.direction(1 + number, Step(1.0))).reshape(-1, inputs.count, below)[0, :, 0]
         chosen = xp.where(first > 0, 1.0, 0.0)
         moved, seen = step * inputs.spread(step, chosen), outputs.spread(together, chosen)
-        value = value_at(subject, 1.0 + 0 * subject.centre, moved)
-        leaked = outputs.sums((value - xp.where(seen > 0, together, subject.centre)) ** 2) / 2
+        value = value_at(subject, _observed(subject), moved)
+        leaked = (
+            outputs.sums((value - xp.where(seen > 0, together, value_at(subject, _observed(subject), 0 * step))) ** 2)
+            / 2
+        )
         separate = xp.where(leaked <= CLEARLY**2 * noise, separate, 0.0)  # NaN is not separate
         if float(separate.sum()) < UNRESOLVED * inputs.count:
             break
@@ -95,6 +98,11 @@ def _separate(problem: Problem, inputs: Cells, outputs: Cells, step: Array, toge
         total = float((chosen * squares).sum() / chosen.sum())
         claimed = claimed and not bool(((1 - chosen) * separate * squares > problem.claim_noise**2 * total).any())
     return separate, claimed
+
+
+def _observed(subject: Subject) -> Array:
+    """Return one for the outputs that are finite at the point, and zero for the others."""
+    return 1.0 * subject.arrays.isfinite(subject.centre) + subject.arrays.zeros_like(subject.centre)
 
 
 def _candidates(inputs: Frame, outputs: Frame) -> Iterator[tuple[frozenset[int], Cells, Cells]]:

@@ -65,9 +65,9 @@ def residuals_along(
 ) -> Residuals | None:
     """Hold every group's claimed change against its change in value; None where either is not finite."""
     subject, xp = problem.subject, problem.subject.arrays
-    inside = 1.0 * (groups.inputs.spread(subject.point, 1.0 + 0 * groups.separate) > 0)
+    inside = 1.0 * (groups.inputs.spread(xp.zeros_like(subject.point), 1.0 + 0 * groups.separate) > 0)
     chord = Chord.drawn(replace(problem, moving=inside), seed, width)
-    weights = chord.cotangent * groups.outputs.spread(subject.centre, groups.separate)
+    weights = chord.cotangent * groups.outputs.spread(problem.scatter, groups.separate)
     chord = replace(chord, cotangent=weights).aligned(alignment)
     cotangent, ends = chord.cotangent, [chord.value(t) for t in PANEL_ENDS]
     sums = groups.outputs.sums

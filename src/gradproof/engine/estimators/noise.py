@@ -34,8 +34,9 @@ def scatter_around(problem: Problem, seed: int) -> Array:
     Of five equispaced values the cubic and the quartic differences are noise: the function itself is quadratic there.
     """
     subject = problem.subject
-    times = 1 + int(FEW / effective_count(value_at(subject, cotangent_of(subject, seed), 0 * subject.point)))
-    scatter = 0 * subject.centre
+    still = subject.arrays.zeros_like(subject.point)
+    times = 1 + int(FEW / effective_count(value_at(subject, cotangent_of(subject, seed), still)))
+    scatter = subject.arrays.zeros_like(subject.centre)
     for number in range(times):
         width = (1 + number) * CLEARLY * subject.numbers.precision
         step, cotangent = direction_of(problem, seed + number, width), cotangent_of(subject, seed)

@@ -33,6 +33,7 @@ from gradproof.engine.thresholds import (
     MANY,
     MARGIN,
     MEANINGFUL,
+    SAMPLE,
     SHARE,
 )
 
@@ -224,12 +225,18 @@ def _outcome(problem: Problem, segments: Sequence[Segment]) -> SegmentOutcome:
     if (
         len(outside) < 2
         or max(each.excess for each in outside) < MARGIN
-        or (_zero(segments) and on_a_grid(problem.subject.arrays, outside[0].values.ends[2]))
+        or (_zero(segments) and _on_a_grid(problem.subject.arrays, segments))
     ):
         return SegmentOutcome.UNDECIDED
     if is_rough_at_the_ends(problem, outside[0]) or holds_on_fine_steps(problem, outside[0]):
         return SegmentOutcome.UNDECIDED
     return SegmentOutcome.DISAGREES
+
+
+def _on_a_grid(xp: Array, segments: Sequence[Segment]) -> bool:
+    """Return True if the values at all ends are on a grid: a single value may be a whole number by chance."""
+    ends = (end for each in segments for end in each.values.ends)
+    return bool(on_a_grid(xp, xp.concatenate([end[:: max(1, end.shape[0] // SAMPLE)] for end in ends])))
 
 
 def _meaningful(segment: Segment) -> bool:

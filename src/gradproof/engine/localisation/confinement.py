@@ -37,7 +37,7 @@ def confinement_of(problem: Problem, seed: int, width: float) -> Confinement | N
     if MANY * inputs.shape[0] > subject.inputs.size:
         return None
     above, below = subject.evaluate_along(direction_of(problem, seed, width), (1.0, -1.0))
-    every = 1.0 + 0 * subject.centre
+    every = subject.arrays.ones_like(subject.centre)
     outputs = subject.arrays.where(affected_by(subject, (below, subject.centre, above), every) != 0)[0]
     if not 0 < MANY * outputs.shape[0] <= max(LARGE, subject.outputs.size):
         return None

@@ -29,7 +29,7 @@ def in_parts(problem: Problem, whole: SegmentResult, seed: int, options: Probing
     A part that disagrees on one segment is tested on several. The rule agrees if all parts do, and their bars
     would have shown an error of half of the largest entry, or those of the whole an error of a tenth in all entries.
     """
-    every, absolute = 1.0 + 0 * problem.subject.point, whole.resolution.absolute
+    every, absolute = problem.subject.arrays.ones_like(problem.subject.point), whole.resolution.absolute
     try:
         _error_needed(problem, every, whole, seed, options)
         groups = groups_of(problem, seed, whole.half_width)

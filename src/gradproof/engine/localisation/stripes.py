@@ -16,7 +16,7 @@ def striped(subject: Subject, part: Part, axis: Axis, seed: int = 0) -> Array:
 
     The sizes differ, so that the errors of two indices do not cancel.
     """
-    xp, weights = subject.arrays, 0 * subject.point
+    xp, weights = subject.arrays, subject.arrays.zeros_like(subject.point)
     drawn = axis.split(part.of(subject.direction(seed, Step(1.0))))[0, :, 0]
     indices = xp.arange(0, axis.length, device=subject.point.device)
     sizes = 0.5 + 0.5 * evenly_spread(indices + seed / FEW)

@@ -149,3 +149,35 @@ def test_a_gradient_of_zero_passes_where_nothing_changes(constant):
 @pytest.mark.parametrize("function", ["log softmax", "l2 norm", "cross entropy"])
 def test_a_gradient_of_zero_is_found_beside_values_of_one_size_that_were_cast(function):
     assert checked("casts", function, torch.float64, "zero").verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, *HALVES], ids=str)
+def test_rows_that_are_padded_with_minus_infinity_are_judged_by_their_finite_entries(dtype):
+    x = normal(17, 33).to(dtype)
+    x[:, 25:] = -torch.inf
+
+    def softmax(x):
+        return x.softmax(-1)
+
+    def without_the_last_row(gradient):
+        return gradient * (torch.arange(17)[:, None] < 16)
+
+    right = refusing_double(softmax, lambda gradient: gradient)
+    assert gradproof.check(right, x.requires_grad_(), seed=0).passed
+    assert gradproof.check(refusing_double(softmax, without_the_last_row), x, seed=0).verdict is Verdict.FAIL
+
+
+def test_a_sum_in_half_precision_that_no_short_step_changes_is_judged_although_its_kernel_writes_over_its_input():
+    kernel = KINDS["gradient over input"](lambda x: x.logsumexp(-1), "sign")
+
+    report = gradproof.check(kernel, normal(129, 255).to(torch.bfloat16).requires_grad_(), seed=0)
+
+    assert report.verdict is Verdict.FAIL
+
+
+def test_a_sum_that_is_a_whole_number_by_chance_is_not_taken_for_a_count():
+    kernel = refusing_double(lambda x: torch.nn.functional.silu(x).sum(), torch.zeros_like)
+    points = (normal(9, 20, seed=seed, dtype=torch.bfloat16) for seed in range(60))
+    whole = next(x for x in points if float(kernel(x)) % 1 == 0 and 16 < float(kernel(x)) < 100)
+
+    assert gradproof.check(kernel, whole.requires_grad_(), seed=0).verdict is Verdict.FAIL
