@@ -17,18 +17,20 @@ import math
 from dataclasses import dataclass
 
 from gradproof.engine.estimators.noise import QUANTUM
+from gradproof.engine.reference.levels import levels_by_class, levels_of
 from gradproof.engine.reference.mean import Mean
-from gradproof.engine.reference.quantiles import deviations_for, largest_of, median, quantile
+from gradproof.engine.reference.quantiles import deviations_for, median
 from gradproof.engine.subject import Array
 from gradproof.engine.thresholds import CLEARLY, FEW, MANY, MARGIN, SHARE, SLIGHT
 
 RATE = 1e-6  # of reports about a right implementation that may hold a false alarm
 PRIOR = 4.0  # draws that the pooled error counts for, beside the draws of the entry itself
-TAIL = (0.5, 0.75, 0.9, 0.95, 0.98)  # of the entries: where the errors of the implementation are held against expected
-BEYOND = 8  # entries beyond a quantile: fewer may be wrong ones, and do not widen any bar
 # times the expected error that another implementation may err: a margin for other approximations of elementary
 # functions (FlashAttention's tests allow twice the plain error). It does not show in 16 bits, unless entries are few
 ANOTHER = 1.5
+# times its own scatter that an entry may err which errs more than others of its kind, within what the errors of all
+# entries allow. Of 32 draws none is 5.6 deviations from their mean, and bars are six: the rest is for errors that stay
+STAYING = 2.0
 COARSE = 2.0**-12  # units of rounding above it are of 16 bits: nobody accumulates in them
 # times the plain error that the level may be: a sum of 4,096 terms in sequence errs 8 times as much as one in blocks
 # of 64 (the error grows with the root of the length), which matters where results are as precise as accumulators
@@ -212,19 +214,21 @@ class ErrorStatistics:
         most = REORDERED if self.unit > COARSE else ACCUMULATED
         if self.size < 2 * MANY:  # they do not show a level
             level, widened = 0.0, ANOTHER
+            narrow = widened + xp.zeros_like(expected)
         else:
-            levels = [
-                quantile(self.worst / expected, share) / largest_of(self.draws, share)
-                for share in TAIL
-                if self.size * (1 - share) >= BEYOND
-            ]
-            level, widened = levels[0], min(max(*levels, 1.0), most)
+            ratios = self.worst / expected
+            level, *others = levels_of(ratios, self.draws)
+            widened = min(max(level, *others, 1.0), most)
+            amplification = expected / self.storage(self.finite_exact)
+            narrow = levels_by_class(xp, ratios, amplification, self.draws, most=widened)
         # an entry that is clearly less precise than rounding makes it has cancelled: algorithms then differ as much as
         # their intermediate numbers do, and not as much as their results
         cancelled = self._positive(xp.sqrt(self._intermediates()) - CLEARLY * self.unit * abs(self.finite_exact))
-        deviation = widened * expected + (most - widened) * cancelled
+        deviation = narrow * expected + (most - narrow) * cancelled
         if self.errors.count >= MANY:  # draws, which show the scatter of one entry's error to a fifth
-            deviation = xp.maximum(deviation, xp.minimum(MARGIN * self._own_scatter(), most * expected))
+            own, others_allow = self._own_scatter(), widened * expected + (most - widened) * cancelled
+            deviation = xp.maximum(deviation, xp.minimum(STAYING * own, others_allow))
+            deviation = xp.maximum(deviation, xp.minimum(MARGIN * own, most * expected))
         bar = self.storage(self.numerical) + deviations * deviation
         return Allowance(bar=bar, deviations=deviations, level=level, most=most)
 
