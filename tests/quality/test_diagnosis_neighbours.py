@@ -151,7 +151,7 @@ FAMILIES = {
         lambda g, x, w: (g * w, ((g * x).sum(1) + (g * x).sum(0)) / 2),
     ),
     "a transpose between factors": (
-        "transposed",
+        "flipped",
         lambda x: (x * x).cumsum(-1),
         (normal(2, 7),),
         lambda g, x: 2 * x * g.cumsum(-1),

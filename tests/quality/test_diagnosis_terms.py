@@ -72,7 +72,7 @@ CASES = {
         lambda g, x, gain: (pulled(lambda x: f.layer_norm(x, x.shape[-1:]) * gain, g, x), (g * x).sum(0)),
     ),
     "a scale along the wrong dimension": (
-        "wrong-factor",
+        "wrong-dimension",
         lambda x, s: x.sin() * s[:, None],
         (normal(5, 5), positive(5)),
         lambda g, x, s: (g * x.cos() * s, (g * x.sin()).sum(1)),

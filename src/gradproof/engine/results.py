@@ -104,12 +104,16 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """What a mistake looks like: its name, in a sentence, how well it fits (0 to 1), and what to look at."""
+    """What a mistake looks like: its name, in a sentence, how well it fits (0 to 1), and what to look at.
+
+    `also` are other names that are as true of it.
+    """
 
     name: str
     message: str
     fit: float
     hint: str = ""
+    also: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

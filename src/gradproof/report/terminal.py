@@ -141,7 +141,7 @@ def _render_finding(finding: Finding, console: Console, shown: int) -> None:
         console.print(Text(f"    and {len(finding.entries) - shown} more", style="dim"))
     if finding.diagnoses:
         first, *others = finding.diagnoses
-        _print(console, "looks like", f"{first.name}: {_shortened(first.message)}")
+        _print(console, "looks like", f"{words.names_of(first)}: {_shortened(first.message)}")
         if others:
             _print(console, "or", ", ".join(f"{other.name} (fit {other.fit:.2f})" for other in others))
     hint = next((diagnosis.hint for diagnosis in finding.diagnoses[:1]), "") or finding.hint

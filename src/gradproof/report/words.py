@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from gradproof.engine.results import Checked, Culprit, Entry, Finding, Report, Resolution
+from gradproof.engine.results import Checked, Culprit, Diagnosis, Entry, Finding, Report, Resolution
 
 GIST = 240  # characters
 
@@ -130,6 +130,11 @@ def place(file: str, line: int) -> str:
     return f"{file}:{line}" if file else ""
 
 
+def names_of(diagnosis: Diagnosis) -> str:
+    """Return the names of a diagnosis that are equally true."""
+    return " or ".join((diagnosis.name, *diagnosis.also))
+
+
 def blame(culprit: Culprit) -> str:
     """Return which part is wrong by itself, and where it is written."""
     return ", ".join(filter(None, (culprit.name, place(culprit.file, culprit.line))))
@@ -137,5 +142,5 @@ def blame(culprit: Culprit) -> str:
 
 def blame_details(culprit: Culprit) -> str:
     """Return what is wrong with a part by itself, as its diagnosis if there is one; nothing of the whole function."""
-    like = next((f"{each.name}: {each.message}" for each in culprit.diagnoses[:1]), culprit.message)
+    like = next((f"{names_of(each)}: {each.message}" for each in culprit.diagnoses[:1]), culprit.message)
     return f"by itself: {like}" if culprit.message else ""

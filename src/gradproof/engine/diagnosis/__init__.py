@@ -2,6 +2,8 @@
 
 Every hypothesis is one function. It predicts the products of the Jacobian that its mistake would give, and compares
 them with slopes along fresh random directions. The result is empty if no hypothesis fits.
+
+Where the forward can be differentiated step by step, mistakes of one step are tried too.
 """
 
 from __future__ import annotations
@@ -9,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
+from typing import Protocol
 
 from gradproof.engine.diagnosis import (
     arrangement,
@@ -33,7 +37,7 @@ from gradproof.engine.diagnosis.measurements import Measurements, OutOfBudgetErr
 from gradproof.engine.parts import Part
 from gradproof.engine.results import Diagnosis, Finding
 from gradproof.engine.subject import DerivativeError, Subject
-from gradproof.engine.thresholds import CLEARLY, FEW, MANY, WORK
+from gradproof.engine.thresholds import CLEARLY, FEW, MANY, SLIGHT, WORK
 from gradproof.engine.verdict import Judgement
 
 Hypothesis = Callable[[Case], Iterator[Diagnosis]]
@@ -99,11 +103,34 @@ EXPRESSIONS: tuple[OfBlock, ...] = (
     linear_terms.different,
 )
 ELSEWHERE: tuple[OfBlock, ...] = (other_points.fixed_factors, other_points.bilinear, other_points.forgotten_inputs)
+RESTATING = ("doubled-sum", "missing-sum", "mask")  # true of many gradients that have lost a term
 OF_A_SAMPLE: tuple[OfBlock, ...] = (index_maps.found_elsewhere, regions.missing_mask_in_columns)
 
 
-def diagnosed(subject: Subject, judgement: Judgement, seed: int) -> Judgement:
-    """Return the judgement with diagnoses added to its findings of wrong gradients that have none yet."""
+class Steps(Protocol):
+    """The steps of a forward, of which one may be wrong in the backward. A framework supplies it."""
+
+    def likely(self) -> Iterator[Diagnosis]:
+        """Yield mistakes in the structure of the derivative: a term, a factor, a mask, an arrangement."""
+        ...
+
+    def possible(self) -> Iterator[Diagnosis]:
+        """Yield factors that are too many or too few, and tensors in the place of others."""
+        ...
+
+    def remaining(self) -> Iterator[Diagnosis]:
+        """Yield mistakes that others are more likely than."""
+        ...
+
+
+StepsOf = Callable[[str], Steps | None]
+
+
+def diagnosed(subject: Subject, judgement: Judgement, seed: int, steps_of: StepsOf | None = None) -> Judgement:
+    """Return the judgement with diagnoses added to its findings of wrong gradients that have none yet.
+
+    `steps_of` returns the steps of the forward for the path of an input, None where they are not known.
+    """
     wrong = [each for each in judgement.findings if each.kind == "wrong-gradient" and not each.diagnoses]
     if not wrong or max(subject.inputs.size, subject.outputs.size) > WORK // OPERANDS:
         return judgement
@@ -111,7 +138,7 @@ def diagnosed(subject: Subject, judgement: Judgement, seed: int) -> Judgement:
     wrong = wrong[: 1 if measurements.large else FEW]
     try:
         findings = tuple(
-            replace(finding, diagnoses=diagnoses(measurements, finding)) if finding in wrong else finding
+            replace(finding, diagnoses=diagnoses(measurements, finding, steps_of)) if finding in wrong else finding
             for finding in judgement.findings
         )
     except (DerivativeError, OutOfBudgetError):  # a diagnosis that fails must not lose the findings
@@ -119,29 +146,54 @@ def diagnosed(subject: Subject, judgement: Judgement, seed: int) -> Judgement:
     return replace(judgement, findings=findings)
 
 
-def diagnoses(measurements: Measurements, finding: Finding) -> tuple[Diagnosis, ...]:
+def diagnoses(measurements: Measurements, finding: Finding, steps_of: StepsOf | None = None) -> tuple[Diagnosis, ...]:
     """Return the diagnoses of one finding, the likeliest first; none if no hypothesis fits."""
     case = _case(measurements, finding)
-    found = _candidates(case)
+    known = steps_of is not None and measurements.reverse and not measurements.large
+    found = _candidates(case, steps_of if known else None)
     if case.sample is not None:
         sampled = f" (judging by a sample of {case.sample.shape[0]} entries)."
         found = tuple(replace(one, message=one.message.removesuffix(".") + sampled) for one in found)
     return found if measurements.reverse else tuple(map(_of_tangents, found))
 
 
-def _candidates(case: Case) -> tuple[Diagnosis, ...]:
+def _candidates(case: Case, steps_of: StepsOf | None) -> tuple[Diagnosis, ...]:
     if not case.significant or case.isolated:
         return ()
-    found = _ranked(evaluation_point.overwritten_state(case))
+    if found := _ranked(evaluation_point.overwritten_state(case)):
+        return found
     for families in (WHOLE[:-1], WHOLE[-1:]) if case.measurements.large else (WHOLE,):
         found = found or _ranked(one for family in families for one in _affordable(family(case)))
-    if found:
+    if found and found[0].name not in RESTATING:
         return found
+    steps = steps_of(case.input.path) if steps_of is not None else None
+    likely = _first(steps.likely() if steps else None)
+    if found and likely and likely[0].name == "missing-term":
+        return (replace(likely[0], also=(*likely[0].also, found[0].name)), *found)
+    if found or likely:
+        return found or _beside(likely, _ranked(_affordable(incoming_gradient.passed_through(case))))
     block = block_of(case)
-    found = _of_block(FACTORS, case, block)
-    if not found:
-        by_terms = [one for family in BY_TERMS for one in _affordable(family(case))]
-        found = _ranked([*by_terms, *(() if block is None else tensor_factors.function_left_out(case, block))])
+    if found := _of_block(FACTORS, case, block):
+        return found
+    if found := _first(steps.possible() if steps else None):
+        close = () if block is None else evaluation_point.approximate(case, block)
+        return _beside(found, tuple(each for each in close if LEAST_FIT - each.fit < SLIGHT))
+    return _by_entries(case, block) or _first(steps.remaining() if steps else None)
+
+
+def _beside(found: tuple[Diagnosis, ...], others: tuple[Diagnosis, ...]) -> tuple[Diagnosis, ...]:
+    """Return what fits too before a mistake of one step, unless that is a missing term, and either as true."""
+    if not others or not found:
+        return found
+    if found[0].name == "missing-term":
+        return (replace(found[0], also=(*found[0].also, others[0].name)), *others)
+    return (replace(others[0], also=(*others[0].also, found[0].name)), *found)
+
+
+def _by_entries(case: Case, block: Block | None) -> tuple[Diagnosis, ...]:
+    """Return what fits the terms, the places and the entries of a block of the Jacobian."""
+    by_terms = [one for family in BY_TERMS for one in _affordable(family(case))]
+    found = _ranked([*by_terms, *(() if block is None else tensor_factors.function_left_out(case, block))])
     if block is None or int((abs(block.right) > block.slack).sum(0).max()) <= 1:
         found = found or _ranked(_affordable(regions.of_one_sign(case)))
     found = found or _of_block(ENTRYWISE if case.sample is None else OF_A_SAMPLE, case, block)
@@ -149,6 +201,11 @@ def _candidates(case: Case) -> tuple[Diagnosis, ...]:
     found = found or _of_block(EXPRESSIONS if case.sample is None else (), case, block)
     found = found or (() if block is None else tuple(evaluation_point.approximate(case, block)))
     return found or _of_block(ELSEWHERE if case.sample is None else (), case, block)
+
+
+def _first(candidates: Iterator[Diagnosis] | None) -> tuple[Diagnosis, ...]:
+    """Return the first of some mistakes of one step, of which each fits exactly."""
+    return () if candidates is None else tuple(islice(candidates, 1))
 
 
 def _of_block(families: tuple[OfBlock, ...], case: Case, block: Block | None) -> tuple[Diagnosis, ...]:

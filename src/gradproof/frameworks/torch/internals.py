@@ -14,7 +14,11 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 from torch._vmap_internals import _vmap
 from torch.autograd import forward_ad
 from torch.nn.modules._functions import BackwardHookFunction
+from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as dispatch_modes
+from torch.utils._pytree import TreeSpec as TreeSpec
+from torch.utils._pytree import tree_flatten as tree_flatten
+from torch.utils._pytree import tree_unflatten as tree_unflatten
 
 from gradproof.frameworks.torch.exclusion import DUAL_LEVEL, Exclusion
 
@@ -26,6 +30,16 @@ def version_of(tensor: Tensor) -> int:
     1
     """
     return tensor._version
+
+
+def memory_number(tensor: Tensor) -> int:
+    """Return a number that tensors share if they share memory, for as long as one of them lives.
+
+    >>> tensor = torch.zeros(2)
+    >>> memory_number(tensor) == memory_number(tensor[1:])
+    True
+    """
+    return int(tensor.untyped_storage()._cdata)
 
 
 def set_version(tensor: Tensor, version: int) -> None:

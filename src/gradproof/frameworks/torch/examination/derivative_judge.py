@@ -26,6 +26,7 @@ from gradproof.frameworks.torch.examination.budget import Budget
 from gradproof.frameworks.torch.examination.contract_runner import with_contracts
 from gradproof.frameworks.torch.examination.progress import Progress
 from gradproof.frameworks.torch.examination.unsupported import has_raised, is_unsupported, unsupported
+from gradproof.frameworks.torch.rederivation.search import Steps
 from gradproof.frameworks.torch.subject.graphs import Way, better_way, has_to_be_used
 from gradproof.frameworks.torch.subject.numpy_subject import for_the_engine, silence
 from gradproof.frameworks.torch.subject.sizes import units_for
@@ -94,8 +95,8 @@ class DerivativeJudge:
         options, seed = self.options, self.seed
         full = options.coverage == "full"
         engine = without_cancelled_rounding(partial(judge_fully, progress=self.progress) if full else judge)
-        engine = self._explaining(engine) if options.explain else engine
         wide = widened(subject) if subject.numbers.precision > DOUBLE and options.step is None else None
+        engine = self._explaining(engine, wide or subject) if options.explain else engine
         own = in_mode(for_the_engine(subject), mode)
         shown = own if wide is None else in_mode(for_the_engine(wide), mode)
         with silence():
@@ -124,15 +125,17 @@ class DerivativeJudge:
         self.progress.enter(f"contracts, {label}")
         return with_contracts(units.restored(found), subject, mode, options, seed, self.budget).named(label)
 
-    def _explaining(self, engine: Callable[..., Judgement]) -> Callable[..., Judgement]:
-        """Return a judge that also diagnoses what it finds wrong."""
+    def _explaining(self, engine: Callable[..., Judgement], own: TorchSubject) -> Callable[..., Judgement]:
+        """Return a judge that also diagnoses what it finds wrong, with the steps of the forward in double precision."""
 
         def judged(subject: Subject, *, seed: int, **options: Any) -> Judgement:
             found, notes = engine(subject, seed=seed, **options), list[str]()
             if found.findings:
                 self.progress.enter("diagnosing")
             with extra("The diagnosis", notes):
-                found = self.budget.explaining("the diagnosis", partial(diagnosed, subject, found, seed), found)
+                found = self.budget.explaining(
+                    "the diagnosis", partial(diagnosed, subject, found, seed, partial(Steps.of, own)), found
+                )
             return replace(found, notes=(*found.notes, *notes)) if notes else found
 
         return judged
