@@ -54,9 +54,9 @@ def explaining(monkeypatch):
     spent = []
     diagnosed = derivative_judge.diagnosed
 
-    def counted(subject, judgement, seed):
+    def counted(subject, *given):
         before = subject.tally.evaluations
-        found = diagnosed(subject, judgement, seed)
+        found = diagnosed(subject, *given)
         spent.append(subject.tally.evaluations - before)
         return found
 
