@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 
 from gradproof.engine.estimators.differences import Estimates, best_slopes, extrapolated
 from gradproof.engine.estimators.ladder import Ladder
@@ -68,20 +67,6 @@ def contract_each(ladder: Ladder, cotangents: list[Array], low: int = 0, high: i
     xp, stop = ladder.subject.arrays, ladder.subject.outputs.size if high is None else high
     caution = CAUTION if len(ladder.samples) > 2 else 1.0
     return _contracted(xp, lambda: ladder.pieces(low, stop), cotangents, caution)
-
-
-def slopes_of_pairs(ladder: Ladder, cotangent: Array) -> list[float]:
-    """Return the contracted slope on each pair of neighbouring samples, without its bar, which takes most of the time.
-
-    It is not finite where a value is not.
-    """
-    xp, samples = ladder.subject.arrays, ladder.samples
-    rows = (
-        [cotangent[where] @ (sample.plus[where] - sample.minus[where]) for sample in samples]
-        for where in slices(0, cotangent.shape[0], piece_of(cotangent))
-    )
-    central = [sum(parts) / (2 * sample.t) for parts, sample in zip(columns(xp, rows), samples, strict=True)]
-    return [extrapolated(near, far) for near, far in pairwise(central)]
 
 
 def contract_with_sampled_bars(ladder: Ladder, cotangents: list[Array]) -> list[Contraction]:
@@ -173,11 +158,11 @@ def _row(xp: Array, piece: Estimates, weights: list[Array], *, known: bool) -> l
     return row
 
 
-def claimed(subject: Subject, direction: Array, cotangent: Array) -> tuple[Array, Array]:
+def claimed(subject: Subject, direction: Array, cotangent: Array, at: Array | None = None) -> tuple[Array, Array]:
     """Return the derivative under test, Jᵀu or Jv, and the vector whose inner product with it is ⟨u, Jv⟩."""
     if subject.mode == "forward":
-        return subject.pushforward(direction), cotangent
-    return subject.pullback(cotangent), direction
+        return subject.pushforward(direction, at), cotangent
+    return subject.pullback(cotangent, at), direction
 
 
 def predicted(subject: Subject, direction: Array, cotangent: Array) -> float:

@@ -38,7 +38,8 @@ ROUGH = frozenset({Reason.QUANTISED, Reason.NOISE, Reason.STEP_SIZE, Reason.COND
 def with_second_opinion(judgement: Judgement, subject: Subject, seed: int, options: Probing) -> Judgement:
     """Return a judgement that is inconclusive for roughness as the segment test decides it, where it can.
 
-    So is a pass in low precision that would have missed an error of a tenth in an entry.
+    So is a pass in low precision that would have missed an error of a tenth in an entry. Parts of the inputs are tested
+    too, but for a quantiser, whose values are on a grid: its straight-through estimator is a choice.
     """
     obstacle = judgement.obstacle
     rough = obstacle is not None and obstacle.reason in ROUGH
@@ -50,7 +51,7 @@ def with_second_opinion(judgement: Judgement, subject: Subject, seed: int, optio
         result = segment_test_of(problem, seed)
     except DerivativeError:  # away from the point
         return judgement
-    if subject.numbers.precision > ENOUGH and _is_open(result):
+    if _is_open(result) and not on_a_grid(subject.arrays, subject.centre):
         result = in_parts(problem, result, seed, options)
     if result.outcome is SegmentOutcome.DISAGREES:
         quantised = _quantisers(subject, seed, result.half_width)

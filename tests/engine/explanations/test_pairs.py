@@ -12,11 +12,11 @@ import pytest
 from gradproof.engine.explanations import EXPLANATIONS
 from gradproof.engine.explanations.conditioning import Cancellation, IllConditioned
 from gradproof.engine.explanations.domain import DomainEdge, NoFiniteSlope, NonFiniteValues
-from gradproof.engine.explanations.noise import Noisy, OneDirectionAlone
+from gradproof.engine.explanations.noise import NoiseOfOthers, Noisy, OneDirectionAlone
 from gradproof.engine.explanations.nondeterminism import Nondeterministic
 from gradproof.engine.explanations.nondifferentiable import Jump, Kink, SignedZero, Ties
 from gradproof.engine.explanations.quantisation import QuantisedEntry, QuantisedInputs, QuantisedValues, ZeroOfCast
-from gradproof.engine.explanations.step_size import CoarserSteps, FinerSteps, Oscillation
+from gradproof.engine.explanations.step_size import FinerSteps, Oscillation, Sawtooth
 from gradproof.engine.jacobian.cover import judge_fully
 from gradproof.engine.judging import judge
 from gradproof.engine.results import Verdict
@@ -61,6 +61,16 @@ def defined_here_alone(x):
     return np.where((x == POINT) | (np.arange(4) > 0), np.sin(x), np.nan)
 
 
+def mixing_with_noise(factor):
+    """Sums of sines, each with noise that one input alone changes, and the right slopes times a factor."""
+    matrix = np.random.default_rng(1).uniform(0.5, 2, (4, 4))
+    return NumpySubject(
+        lambda x: matrix @ np.sin(x) * (1 + 1e-4 * hashed(x)),
+        lambda x, incoming: factor * np.cos(x) * (incoming @ matrix),
+        POINT,
+    )
+
+
 def cancelled_slope(x):
     """A slope that is what rounding leaves of larger numbers."""
     return 1e3 * ((x * 2.3 + x * 0.9) - x * 3.2)
@@ -92,11 +102,11 @@ PAIRS: dict[type, Pair] = {
         right=lambda: elementwise(lambda x: np.sin(x) + 1e-2 * hashed(x), np.cos, POINT),
         wrong=lambda: elementwise(lambda x: 100 * x + 1e-3 * hashed(x), lambda x: 0 * x, POINT),
     ),
-    CoarserSteps: beside(lambda x: 0.5 * x + np.rint(x * 2**14) / 2**14, lambda x: 1.5 + 0 * x, 1.5),
     FinerSteps: Pair(
         right=lambda: elementwise(lambda x: x + 1e-3 * np.sin(1e12 * x), lambda x: 1 + 1e9 * np.cos(1e12 * x), POINT),
         wrong=lambda: elementwise(lambda x: x + 1e-3 * np.sin(1e10 * x), lambda x: 3 + 0 * x, POINT),
     ),
+    Sawtooth: beside(lambda x: x * half(np.exp(x)), lambda x: (1 + x) * np.exp(x), 5.0, MANY_DRAWN[:20]),
     QuantisedInputs: Pair(
         right=lambda: rounding_inside(np.zeros(8), 24), wrong=lambda: rounding_inside(np.zeros(8), 24, factor=1.001)
     ),
@@ -111,6 +121,9 @@ PAIRS: dict[type, Pair] = {
         wrong=lambda: median_beside_a_sine([1.0, 1.0, 1.0, 0.3, 1.7], last_error=0.3),
     ),
     IllConditioned: beside(np.sin, lambda x: np.cos(x) * (1 + 1e-5 * hashed(x)), 1e-3),
+    NoiseOfOthers: Pair(
+        right=lambda: mixing_with_noise(1.0), wrong=lambda: mixing_with_noise(1.05), coverages=(judge_fully,)
+    ),
     QuantisedEntry: beside(lambda x: np.round(x * 2**14) / 2**14, lambda x: 0 * x, 3 * THIRD, DRAWN),
     OneDirectionAlone: Pair(
         right=lambda: NumpySubject(np.sin, Fickle(2), POINT),

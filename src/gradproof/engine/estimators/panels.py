@@ -258,7 +258,7 @@ def claims_along(problem: Problem, values: SegmentValues) -> Segment | None:
     together = claimed / (float(contributions.sum()) or 1.0)  # one, where all contributions have one sign
     bias = subject.numbers.precision * claimed / (2 * CLEARLY)  # a rule may round all its entries one way
     least, weights = shortest(subject, across), abs(across if subject.mode == "reverse" else chord.cotangent)
-    entries = mapped(subject.arrays, lambda c, w: subject.arrays.where(w > 0, c / w, 0.0), contributions, weights)
+    entries = mapped(subject.arrays, lambda c, w: c / subject.arrays.where(w > 0, w, math.inf), contributions, weights)
     segment = Segment(
         values=values,
         nodes=nodes,

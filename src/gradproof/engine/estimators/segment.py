@@ -28,6 +28,7 @@ from gradproof.engine.estimators.roughness import holds_on_fine_steps, is_rough_
 from gradproof.engine.results import UNMEASURED, Resolution, least_error
 from gradproof.engine.subject import Array, Subject
 from gradproof.engine.thresholds import (
+    ALIKE,
     CLEARLY,
     FEW,
     MANY,
@@ -160,7 +161,7 @@ def _consistent(segment: Segment, wider: Segment) -> bool:
     near, far = segment.values, wider.values
     (a, *_, b), (c, *_, d) = near.ends, far.ends
     apart = far.chord.cotangent * ((b - a) * (far.width / near.width) - (d - c))
-    allowed = 0.5 * far.size + CLEARLY / 2 * math.sqrt(far.rough + far.noise)
+    allowed = ALIKE * far.size + CLEARLY / 2 * math.sqrt(far.rough + far.noise)
     residuals = [(each.measured - each.claimed) / _size(each) for each in (segment, wider)]
     bars = segment.bar / _size(segment) + wider.bar / _size(wider) / 2
     return math.sqrt(float(apart @ apart)) <= allowed and abs(residuals[0] - residuals[1]) <= bars
@@ -177,14 +178,14 @@ def _segments(problem: Problem, seed: int, first: Segment) -> list[Segment]:
     """
     segments = [first]
     for number in range(1, 2 * FEW - 1):
-        if number >= FEW and (first.values.width < WIDEST or not _doubtful(_pooled(segments))):
+        if number >= FEW and (first.values.width < WIDEST or not _doubtful(pooled(segments))):
             break
         values = values_along(problem, seed + number, first.values.width, alignment_of(problem, number))
         segment = claims_along(problem, values) if values else None
         if segment is None:
             return []
         segments.append(segment)
-    return _pooled(segments)
+    return pooled(segments)
 
 
 def _doubtful(segments: Sequence[Segment]) -> bool:
@@ -192,7 +193,7 @@ def _doubtful(segments: Sequence[Segment]) -> bool:
     return len(_outside(segments)) < 2 and any(segment.excess > 1 / MARGIN for segment in segments)
 
 
-def _pooled(segments: Sequence[Segment]) -> list[Segment]:
+def pooled(segments: Sequence[Segment]) -> list[Segment]:
     """Return the segments with variances and sizes no less than the mean of all: one may be small by chance.
 
     Claims that add up scatter by a share of their sum, and others by one of their root mean square. So the scatter of a
@@ -200,13 +201,13 @@ def _pooled(segments: Sequence[Segment]) -> list[Segment]:
     """
     size = math.sqrt(math.fsum(segment.values.size**2 for segment in segments) / len(segments))
     rough = math.fsum(segment.values.rough for segment in segments) / len(segments)
-    pooled = []
+    others = []
     for segment in segments:
         shares = (min(1.0, segment.together / (each.together or 1.0)) ** 2 for each in segments)
         scatter = math.fsum(map(float.__mul__, shares, (each.scatter for each in segments))) / len(segments)
         values = replace(segment.values, rough=max(segment.values.rough, rough), size=max(segment.values.size, size))
-        pooled.append(replace(segment, values=values, scatter=max(segment.scatter, scatter)))
-    return pooled
+        others.append(replace(segment, values=values, scatter=max(segment.scatter, scatter)))
+    return others
 
 
 def _outside(segments: Sequence[Segment]) -> list[Segment]:

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from gradproof.engine.explanations.comparison import Comparison, Explanation
 from gradproof.engine.explanations.conditioning import Cancellation, IllConditioned
 from gradproof.engine.explanations.domain import DomainEdge, NoFiniteSlope, NonFiniteValues
-from gradproof.engine.explanations.noise import Noisy, OneDirectionAlone
+from gradproof.engine.explanations.noise import NoiseOfOthers, Noisy, OneDirectionAlone
 from gradproof.engine.explanations.nondeterminism import Nondeterministic
 from gradproof.engine.explanations.nondifferentiable import Jump, Kink, SignedZero, Ties
 from gradproof.engine.explanations.quantisation import QuantisedEntry, QuantisedInputs, QuantisedValues, ZeroOfCast
-from gradproof.engine.explanations.step_size import CoarserSteps, FinerSteps, Oscillation
+from gradproof.engine.explanations.step_size import FinerSteps, Oscillation, Sawtooth
 from gradproof.engine.results import Obstacle, Reason
 from gradproof.engine.thresholds import ALIKE
 
@@ -31,12 +31,13 @@ EXPLANATIONS: tuple[Explanation, ...] = (
     QuantisedValues(),
     ZeroOfCast(),
     Noisy(),
-    CoarserSteps(),
     FinerSteps(),
+    Sawtooth(),
     QuantisedInputs(),
     Oscillation(),
     Ties(),
     IllConditioned(),
+    NoiseOfOthers(),
     QuantisedEntry(),
     OneDirectionAlone(),
 )

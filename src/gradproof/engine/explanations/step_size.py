@@ -6,14 +6,16 @@ import math
 from abc import ABC, abstractmethod
 from itertools import islice, takewhile
 
-from gradproof.engine.contraction import CAUTION, SPREAD, Contraction, contract, inner, slopes_of_pairs
+from gradproof.engine.contraction import CAUTION, SPREAD, Contraction, contract, inner
+from gradproof.engine.estimators.ladder import Ladder
 from gradproof.engine.estimators.rounding import ROUNDING
+from gradproof.engine.estimators.sawtooth import is_sawtooth
 from gradproof.engine.estimators.steps import RATIO, first_step
 from gradproof.engine.explanations.comparison import Comparison, Kind
 from gradproof.engine.probe import Probe
 from gradproof.engine.results import Obstacle, Reason
 from gradproof.engine.subject import Array, Subject
-from gradproof.engine.thresholds import CLEARLY, FEW, MEANINGFUL, NEGLIGIBLE, TWO_DIGITS
+from gradproof.engine.thresholds import CLEARLY, COARSEST, FEW, MEANINGFUL, NEGLIGIBLE, SLIGHT, TWO_DIGITS
 
 
 class OtherSteps(ABC):
@@ -30,26 +32,6 @@ class OtherSteps(ABC):
     @abstractmethod
     def shown_by(self, probe: Probe) -> bool:
         """Return True if a probe shows the claimed slope on other steps, or may do so."""
-
-
-class CoarserSteps(OtherSteps):
-    """Coarse steps show the claimed slope, and contradict the fine ones, as for a function with a cast or a table."""
-
-    obstacle = Obstacle(
-        Reason.STEP_SIZE,
-        "Fine steps and coarse steps show different slopes, and the claim is that of the coarse steps, as for a "
-        "function with a cast or a table in it.",
-        "Check the function without the cast.",
-    )
-
-    def shown_by(self, probe: Probe) -> bool:
-        """Return True if two neighbouring coarse steps show the claimed slope."""
-        ladder, claimed, whole = probe.ladder, probe.claim.slope, probe.contraction.slope
-        if len(ladder.samples) < 3:
-            return False
-        slopes = slopes_of_pairs(ladder, probe.cotangent)
-        nearer = (k for k, each in enumerate(slopes) if k and not abs(each - claimed) > abs(each - whole))
-        return any(_confirms(contract(ladder.between(k), probe.cotangent), probe) for k in nearer)
 
 
 class FinerSteps(OtherSteps):
@@ -82,6 +64,49 @@ class FinerSteps(OtherSteps):
         if lowest >= ladder.lowest:
             return False
         return _confirms(contract(ladder.aside(lowest, lowest + 1), probe.cotangent), probe) or gentle < possible
+
+
+class Sawtooth:
+    """Every fine step shows a slope that the values do not keep, and over a longer segment they change as claimed.
+
+    x times a factor that is rounded inside has the factor for a slope on each of its plateaus, and jumps between them.
+    """
+
+    reason = Reason.STEP_SIZE
+    kinds = frozenset({Kind.DISAGREEMENT, Kind.ENTRY})
+
+    def explains(self, comparison: Comparison) -> Obstacle | None:
+        """Return an obstacle if a long step is nearer to the claim, and segments agree with the claims alone."""
+        ladder, alone = comparison.probe.ladder, comparison.coordinate is not None
+        if len(ladder.direction.shape) > 1 or comparison.options.step or not _jumps_towards_the_claim(comparison):
+            return None
+        moving = 1.0 * (comparison.direction != 0) if alone or ladder.whole is not None else None
+        if not is_sawtooth(comparison.subject, comparison.probe.seed, moving):
+            return None
+        return Obstacle(
+            self.reason,
+            "The slopes on fine steps do not add up to the change in value along a segment, and the claims do, as for "
+            "a product with a factor that is cast to a lower precision.",
+            "Check the function without the cast.",
+        )
+
+
+def _jumps_towards_the_claim(comparison: Comparison) -> bool:
+    """Return True if the slope on a long step is nearer to the claim than to the slope on the first one.
+
+    The step is as long as the plateaus of a half precision, and half of the outputs that change have to jump within it:
+    quantisers with longer plateaus are taken as they are.
+    """
+    probe, subject, direction = comparison.probe, comparison.subject, comparison.direction
+    t = RATIO ** math.floor(math.log(2 * COARSEST / first_step(subject.numbers.precision), RATIO))
+    ladder = probe.ladder if comparison.coordinate is None else Ladder(subject, direction)
+    near, far = ladder.values(1.0) - subject.centre, (ladder.values(t) - ladder.values(-t)) / (2 * t)
+    fine, coarse = (inner(subject, probe.cotangent, slopes) for slopes in (near, far))
+    claim = probe.predicted(direction)
+    if not abs(coarse - claim) < abs(coarse - fine):
+        return False
+    jumps = abs(far - near) > SLIGHT * abs(far)
+    return 2 * int(jumps.sum()) >= int((far != 0).sum())
 
 
 class Oscillation:
