@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from gradproof.engine.explanations import explain, unexplained
@@ -52,13 +52,26 @@ def judge_by_probes(subject: Subject, *, probes: int, seed: int, options: Probin
         return EMPTY
     if undefined := all_undefined(subject):
         return Judgement(obstacle=undefined)
-    outputs = subject.outputs.size
-    # one output of twenty without a slope may be an accident
-    evidence = Evidence(subject, options, seed, unresolved_allowed=max(SLIGHT * outputs, float(outputs >= 20)))
+    evidence = _evidence_on(subject, seed, options)
     try:
         return evidence.judgement(probes)
     except DerivativeError as error:
         return evidence.failed((raised(subject, error),))
+
+
+def judge_in_spans(subject: Subject, spans: Sequence[Span | None], *, seed: int, options: Probing) -> Judgement:
+    """Judge a derivative by a probe along each range of the inputs (None is all of them), until one disagrees."""
+    evidence = _evidence_on(subject, seed, options)
+    try:
+        return evidence.in_spans(spans)
+    except DerivativeError as error:
+        return evidence.failed((raised(subject, error),))
+
+
+def _evidence_on(subject: Subject, seed: int, options: Probing) -> Evidence:
+    outputs = subject.outputs.size
+    # one output of twenty without a slope may be an accident
+    return Evidence(subject, options, seed, unresolved_allowed=max(SLIGHT * outputs, float(outputs >= 20)))
 
 
 @dataclass(slots=True)
@@ -94,12 +107,20 @@ class Evidence:
             return self._in_parts(obstacle)
         return (self._wrong_by_itself(deciding) if self._is_weak(deciding) else None) or self._passed(deciding)
 
-    def _extended(self, deciding: list[Probe]) -> Judgement | None:
+    def in_spans(self, spans: Sequence[Span | None]) -> Judgement:
+        """Probe ranges of the inputs by themselves, until one disagrees."""
+        deciding: list[Probe] = []
+        for span in spans:
+            if judgement := self._extended(deciding, span):
+                return judgement
+        return self._judged(deciding, obstacle=self._obstacle(deciding))
+
+    def _extended(self, deciding: list[Probe], span: Span | None = None) -> Judgement | None:
         """Add the probes along another direction, or return the judgement of one that disagrees."""
-        for probe in self._probe():
+        for probe in self._probe(span):
             if self._accepts(probe):
                 deciding.append(probe)
-            elif judgement := self._disagreement(probe, None):
+            elif judgement := self._disagreement(probe, span):
                 return judgement
         return None
 

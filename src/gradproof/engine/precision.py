@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import cast
 
 from gradproof.engine.findings import raised
-from gradproof.engine.judging import judge, judge_by_probes, judge_by_segments
+from gradproof.engine.judging import judge, judge_by_segments, judge_in_spans
 from gradproof.engine.options import Probing
 from gradproof.engine.perturbed import product
 from gradproof.engine.precision_comparison import (
@@ -35,6 +35,7 @@ from gradproof.engine.thresholds import (
     ENOUGH,
     FEW,
     ROUNDINGS,
+    TINY,
     UNRESOLVED,
 )
 from gradproof.engine.verdict import Judgement
@@ -174,7 +175,7 @@ def _contested(comparison: PrecisionComparison, judgement: Judgement, wide: Subj
     if bool(confirmed.any()) and (
         bool((confirmed & comparison.gross).any())
         or is_off_by_a_factor(comparison.claimed, comparison.truth)
-        or _contradicted(comparison.subject, comparison.seed, options)
+        or _contradicted(comparison, confirmed, options)
     ):
         resolution = resolution_of(comparison, judgement, comparison.wrong)
         return replace(judgement, findings=(finding_of(comparison, wide),), resolution=resolution)
@@ -195,13 +196,15 @@ def _if_meaningful(judgement: Judgement) -> Judgement:
     return replace(judgement, obstacle=INEXACT)
 
 
-def _contradicted(subject: Subject, seed: int, options: Probing) -> bool:
-    """Return True if values in the function's own precision clearly contradict its gradient.
+def _contradicted(comparison: PrecisionComparison, confirmed: Array, options: Probing) -> bool:
+    """Return True if values in the function's own precision clearly contradict its gradient, in the worst tensors.
 
     Only readings far outside their bars do. Segments, which cost most, are asked only where there are some.
     """
-    native = judge_by_probes(subject, probes=1, seed=seed, options=options)
-    gaps = (abs(reading.claimed - reading.numerical) / max(reading.bar, 1e-300) for reading in native.readings)
+    subject, seed = comparison.subject, comparison.seed
+    spans = comparison.worst_tensors(confirmed) if subject.mode == "reverse" else [None]
+    native = judge_in_spans(subject, spans, seed=seed, options=options)
+    gaps = (abs(reading.claimed - reading.numerical) / max(reading.bar, TINY) for reading in native.readings)
     if all(gap <= CLEARLY for gap in gaps):
         return False
     return judge_by_segments(native, subject, seed, options).verdict is Verdict.FAIL

@@ -8,6 +8,7 @@ the values.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -74,6 +75,11 @@ class PrecisionComparison:
     def worst(self) -> Place:
         """The entry with the largest distance."""
         return _frame(self.subject).locate(int(self.subject.arrays.argmax(self.gap)))
+
+    def worst_tensors(self, flags: Array) -> Sequence[tuple[int, int]]:
+        """Return the ranges of the few tensors with flagged entries that differ most."""
+        spans = [span for span in _frame(self.subject).spans if bool(flags[slice(*span)].any())]
+        return sorted(spans, key=lambda span: -float(self.gap[slice(*span)].max()))[:FEW]
 
     @cached_property
     def scattered(self) -> Array:
