@@ -113,7 +113,7 @@ def test_a_hundred_thousand_cases_open_in_two_seconds(journal, chromium, tmp_pat
 
 
 def test_cases_that_end_alike_without_a_verdict_have_one_line(journal):
-    crashes = [result(name, Outcome.CRASH, message="It ended.") for name in ("a", "b", "c")]
+    crashes = [result(name, Outcome.CRASH, message=f"It ended.\nIn {name}.") for name in ("a", "b", "c")]
     written = journal(*crashes, result("z", Outcome.CRASH, message="Otherwise."))
 
     assert list(to_lines(written)) == [

@@ -12,6 +12,7 @@ from gradproof.audit.journal import Journal, Row
 from gradproof.report.github import command
 
 SCHEMA = 1
+WIDE = 200  # characters of a message in a line
 NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 ELEMENTS = {Outcome.FAIL: "failure", Outcome.SKIPPED: "skipped", Outcome.INCONCLUSIVE: "skipped"}
 ENDED = (Outcome.CRASH, Outcome.MEMORY, Outcome.TIMEOUT, Outcome.ERROR)  # without a verdict, the worst first
@@ -46,11 +47,12 @@ def to_lines(journal: Journal) -> Iterator[str]:
     """Return a line for each case that fails, then one for all cases that ended without a verdict in the same way."""
     alike: dict[tuple[Outcome, str], list[str]] = {}
     for row in journal.rows():
-        result = row.result
+        result, message = row.result, row.result.message.partition("\n")[0]
+        message = message if len(message) <= WIDE else f"{message[:WIDE]}…"  # torch's dispatcher writes pages
         if result.outcome is Outcome.FAIL:
-            yield f"fail  {result.name}: {result.message}"
+            yield f"fail  {result.name}: {message}"
         elif result.outcome in ENDED:
-            alike.setdefault((result.outcome, result.message), []).append(result.name)
+            alike.setdefault((result.outcome, message), []).append(result.name)
     for (outcome, message), names in sorted(alike.items(), key=lambda item: ENDED.index(item[0][0])):
         more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
         yield f"{outcome.value}  {names[0]}{more}: {message}"
