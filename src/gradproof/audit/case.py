@@ -32,7 +32,7 @@ Entry = Literal["check", "compare", "report"]
 UNDECIDED = frozenset({Outcome.INCONCLUSIVE, Outcome.ERROR, Outcome.TIMEOUT, Outcome.MEMORY, Outcome.CRASH})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, which take a dataclass five times as long to pickle
 class Case:
     """One check, by name. `make()` is called in a worker and returns the function and its inputs.
 
@@ -69,7 +69,7 @@ class Case:
         return zlib.crc32(self.name.encode()) if given is None else int(given)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots, as above
 class Result:
     """How a case ended. `report` is JSON, empty without a verdict; `output` is what a failed process printed."""
 

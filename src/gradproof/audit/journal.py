@@ -300,4 +300,4 @@ def _described(path: Path, error: sqlite3.Error) -> JournalError | JournalFailed
 
 def _text(text: str) -> str:
     """Return a text that SQLite takes: lone surrogates are no UTF-8."""
-    return text.encode("utf-8", "backslashreplace").decode()
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()

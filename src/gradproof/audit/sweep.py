@@ -18,7 +18,8 @@ class _Pending(NamedTuple):
     pickled: bytes
 
     def ended(self, result: Result) -> Ended:
-        return Ended(replace(result, seed=self.case.seed), self.pickled, self.case.tags)
+        seed = self.case.seed  # which the result of a process that was lost does not have
+        return Ended(result if result.seed == seed else replace(result, seed=seed), self.pickled, self.case.tags)
 
 
 class SourceError(InputError):

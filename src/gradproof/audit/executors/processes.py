@@ -138,7 +138,7 @@ class LocalProcesses:
     def _received(self, sender: Watched) -> list[Result]:
         """Return the results that a process has sent; if it died, its case is judged by how."""
         results: list[Result] = []
-        while sender.pipe.poll():
+        while sender.has_sent():
             try:
                 result = sender.received()
             except EOFError:
