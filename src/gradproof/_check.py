@@ -64,7 +64,7 @@ def check(
             wrong by itself, and a heat map of the errors. The verdict and the wrong entries do not depend on it.
         min_resolution: the resolution that a pass must reach, relative to the largest entry of the gradient. A check
             that finds no error and would not have caught one of this size is inconclusive, with the reason
-            `Reason.RESOLUTION`.
+            `Reason.RESOLUTION`. By default that is 1 in double precision, unless `rtol` or `atol` is given.
         budget: the seconds that the check may take. When they are spent, the report gives what was found by then: a
             wrong gradient is a failure, perhaps without a diagnosis; all else is inconclusive, with the reason
             `Reason.BUDGET`. The time is looked at before every call of the function, which itself is not interrupted.

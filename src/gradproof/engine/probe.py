@@ -123,8 +123,11 @@ class Probe:
 
     @property
     def coarse(self) -> bool:
-        """Whether the bar is wide and can be narrowed by more samples."""
-        return can_be_narrowed(self.contraction, self.claim, self.enough)
+        """Whether the bar is wide and can be narrowed by more samples: finer ones, or longer than the two first."""
+        if can_be_narrowed(self.contraction, self.claim, self.enough):
+            return True
+        hidden = self.contraction.bar > MEANINGFUL * self.largest_change > 0
+        return hidden and len(self.ladder.samples) == 2 and self.ladder.subject.numbers.precision < ENOUGH
 
 
 def can_be_narrowed(contraction: Contraction, claim: Claim, enough: float) -> bool:

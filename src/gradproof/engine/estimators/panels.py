@@ -19,7 +19,7 @@ from gradproof.engine.estimators.noise import QUANTUM, QUARTIC, difference, last
 from gradproof.engine.estimators.problem import Alignment, Chord, Problem, place_of, shortest
 from gradproof.engine.pieces import columns, mapped, piece_of, slices
 from gradproof.engine.subject import Array, Subject
-from gradproof.engine.thresholds import CLEARLY
+from gradproof.engine.thresholds import CLEARLY, GROSS
 
 PANEL_ENDS = (-1.0, -0.5, 0.0, 0.5, 1.0)  # of four panels; their five values show a fourth difference
 # of Gauss's rule of two nodes in every panel, which is exact for cubic claims
@@ -244,14 +244,14 @@ def hidden_by_rounding(problem: Problem, chord: Chord, affected: Array, value: A
 
 
 def claims_along(problem: Problem, values: SegmentValues) -> Segment | None:
-    """Compute the claims at the nodes of a segment; return None where one is not finite."""
+    """Compute the claims at the nodes of a segment; return None where one, or its square, is not finite."""
     subject, chord = problem.subject, values.chord
     across = chord.across
     claims = [chord.claimed_parts(t, across) for t in NODES]
     nodes = tuple(float(parts.sum()) for parts in claims)
-    if not all(map(math.isfinite, nodes)):
+    size = math.sqrt(sum(float(parts @ parts) for parts in claims) / len(claims))  # fsum raises where it overflows
+    if not all(map(math.isfinite, nodes)) or not math.isfinite(GROSS * size * size):
         return None
-    size = math.sqrt(math.fsum(float(parts @ parts) for parts in claims) / len(claims))
     coefficients = [math.fsum(map(float.__mul__, polynomial, nodes)) for polynomial in UNEXPLAINED]
     contributions = mapped(subject.arrays, lambda *parts: abs(sum(parts) / len(parts)), *claims)
     claimed = abs(math.fsum(nodes)) / len(nodes)

@@ -175,3 +175,54 @@ def test_both_modes_and_orders_are_checked_at_extreme_sizes(modes, order):
 
     assert right.passed
     assert right.resolution.relative < 1e-7
+
+
+def scaled_by(function, factor):
+    """A function whose gradient is off by a factor."""
+
+    class Scaled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return function(x)
+
+        @staticmethod
+        def backward(ctx, gradient):
+            (x,) = ctx.saved_tensors
+            return factor * torch.autograd.functional.vjp(function, x, gradient)[1]
+
+    return Scaled.apply
+
+
+BESIDE_ROUNDING = {"exp": torch.exp, "sigmoid": torch.sigmoid, "plus 1e10": lambda x: x + 1e10, "atan": torch.atan}
+
+
+@coverages
+@pytest.mark.parametrize(("name", "size"), [("exp", 1e-8), ("sigmoid", 1e-8), ("plus 1e10", 1e3), ("atan", 1e9)])
+def test_longer_steps_show_a_gradient_that_rounding_hides_on_short_ones(name, size, coverage):
+    options = {"coverage": coverage, "seed": 0, "contracts": (), "explain": False}
+    right, wrong = (check(scaled_by(BESIDE_ROUNDING[name], factor), ramp(4, size), **options) for factor in (1, 1.5))
+
+    assert (right.verdict, wrong.verdict) == (Verdict.PASS, Verdict.FAIL)
+    assert right.resolution.relative < 1
+
+
+@coverages
+@pytest.mark.parametrize("factor", [1.0, 1.5])
+@pytest.mark.parametrize(("name", "size"), [("exp", 1e-100), ("sigmoid", 1e-20), ("plus 1e10", 1e-30), ("atan", 1e20)])
+def test_a_gradient_that_rounding_hides_on_every_step_is_inconclusive(name, size, factor, coverage):
+    report = check(scaled_by(BESIDE_ROUNDING[name], factor), ramp(4, size), coverage=coverage, seed=0, contracts=())
+
+    assert (report.verdict, report.reason) == (Verdict.INCONCLUSIVE, Reason.RESOLUTION)
+    assert "rounding" in report.hint
+
+
+@coverages
+def test_a_tolerance_may_be_larger_than_the_gradient(coverage):
+    assert check(torch.exp, ramp(4, 1e-100), coverage=coverage, seed=0, atol=2.0).passed
+
+
+@coverages
+@pytest.mark.parametrize("size", [1e150, 1e155, 1e300])
+def test_claims_whose_squares_overflow_leave_the_segment_test_undecided(size, coverage):
+    assert check(torch.sin, ramp(4, size), coverage=coverage, seed=0).verdict is Verdict.INCONCLUSIVE

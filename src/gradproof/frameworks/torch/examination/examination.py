@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -11,6 +12,7 @@ from gradproof.engine.adjoint import adjoint_disagreement
 from gradproof.engine.extras import extra
 from gradproof.engine.results import Obstacle, Reason, Verdict
 from gradproof.engine.scales import outputs_below_rounding
+from gradproof.engine.thresholds import ENOUGH
 from gradproof.engine.verdict import Judgement
 from gradproof.errors import InputError
 from gradproof.frameworks.torch.examination.budget import Budget
@@ -82,7 +84,7 @@ class Examination:
                 blame = partial(with_culprits, whole, self.subject, self._part)
                 with extra("The search for the wrong module", self.notes):
                     whole = self.budget.explaining("the part to blame", blame, whole)
-        whole = _resolved_well(self.budget.concluded(whole), self.options.min_resolution)
+        whole = _resolved_well(self.budget.concluded(whole), self.options, self.subject.numbers.precision)
         notes = (*dict.fromkeys(whole.notes), *self.subject.notes, *self.notes)
         return whole if notes == whole.notes else replace(whole, notes=notes)
 
@@ -160,13 +162,20 @@ class _PartExamination(Examination):
     is_whole = False
 
 
-def _resolved_well(found: Judgement, wanted: float | None) -> Judgement:
-    """Return the judgement; one that passes at a coarser resolution than is wanted is inconclusive."""
-    relative = found.resolution.relative
+def _resolved_well(found: Judgement, options: Options, precision: float) -> Judgement:
+    """Return the judgement; one that passes at a coarser resolution than is wanted is inconclusive.
+
+    Unless the user says otherwise, an error as large as the gradient itself must have been seen in double precision. A
+    gradient of zero has no size to compare with.
+    """
+    relative, wanted = found.resolution.relative, options.min_resolution
+    hint = f"min_resolution={wanted or 1:g} asks for more. Check in float64, with more probes=, or one input at a time."
+    if wanted is None and precision < ENOUGH and relative < math.inf and not (options.rtol or options.atol):
+        wanted = 1.0
+        hint = "Check at a point where the gradient is larger beside the rounding of the values."
     if wanted is None or found.verdict is not Verdict.PASS or relative <= wanted:
         return found
     message = f"No error was found, but one of {relative:.1e} of the largest entry would not have been detected."
-    hint = f"min_resolution={wanted:g} asks for more. Check in float64, with more probes=, or one input at a time."
     return replace(found, obstacle=Obstacle(Reason.RESOLUTION, message, hint))
 
 
