@@ -80,10 +80,11 @@ class QuantisedEntry:
 
 
 class QuantisedInputs:
-    """Inputs that are zero are rounded to a lower precision inside.
+    """Inputs are rounded to a lower precision inside.
 
-    A step from zero is rounded by a share of its own length, the same at four times the length. So the slopes on all
-    steps of a ladder agree, and are off; on steps of other lengths they are off by another share.
+    A step from zero is rounded by a share of its own length, the same at four times the length, and so is a step that
+    happens to be near a multiple of the rounding. Then the slopes on all steps of a ladder agree, and are off; on steps
+    of other lengths they are off by another share.
     """
 
     reason = Reason.QUANTISED
@@ -95,8 +96,8 @@ class QuantisedInputs:
             return None
         return Obstacle(
             self.reason,
-            "Steps of different lengths show different slopes, which lie around the claim, as where inputs that are "
-            "zero are rounded to a lower precision inside.",
+            "Steps of different lengths show different slopes, which lie around the claim, as where inputs are "
+            "rounded to a lower precision inside.",
             "Check the function without the rounding, or pass inputs of the lower precision, or ones that are not "
             "zero.",
         )
@@ -105,7 +106,7 @@ class QuantisedInputs:
         probe, subject, piece = comparison.probe, comparison.subject, comparison.direction
         exponent = best_exponent(probe) if probe.ladder.samples else BOTTOM[0]
         lows, highs, slopes = list[float](), list[float](), list[float]()
-        size = 0.0
+        size, claimed = 0.0, probe.predicted(piece)
         for length in LENGTHS:
             ladder = Ladder(subject, length * piece)
             ladder.add(exponent, exponent + 1)
@@ -114,9 +115,9 @@ class QuantisedInputs:
             slopes.append(contraction.slope / length)
             lows.append((contraction.slope - contraction.bar) / length)
             highs.append((contraction.slope + contraction.bar) / length)
-            if len(slopes) == 3 and max(lows) <= min(highs):  # one slope would do for all
-                return False
-        width, claimed = max(slopes) - min(slopes), probe.predicted(piece)
+            if len(slopes) == FEW and max(lows) <= min(highs):  # one slope would do for all, and so may the claim
+                return all(low <= claimed <= high for low, high in zip(lows[1:], highs[1:], strict=True))
+        width = max(slopes) - min(slopes)
         off = max(min(slopes) - claimed, claimed - max(slopes))
         return max(lows) > min(highs) and off * max(map(abs, slopes)) <= CLEARLY * width * size
 
