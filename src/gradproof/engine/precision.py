@@ -26,18 +26,15 @@ from gradproof.engine.precision_comparison import (
     operand_of,
     resolution_of,
 )
-from gradproof.engine.results import Entry, Finding, Obstacle, Reason, Verdict
+from gradproof.engine.results import Finding, Obstacle, Reason, Verdict
 from gradproof.engine.second_opinion import with_second_opinion
 from gradproof.engine.subject import Array, DerivativeError, Subject
 from gradproof.engine.thresholds import (
-    ALIKE,
     CLEARLY,
-    ENOUGH,
-    FEW,
-    ROUNDINGS,
     TINY,
     UNRESOLVED,
 )
+from gradproof.engine.trust import trusted_judgement
 from gradproof.engine.verdict import Judgement
 from gradproof.engine.views import View
 
@@ -46,7 +43,6 @@ INEXACT = Obstacle(
     "The gradient is right in double precision, and too inexact in this precision to say more.",
     "Check in float64; in this precision the function is ill-conditioned at this point.",
 )
-HIDDEN = "In double precision the gradient is off by {error:.1g} of an entry; rounding in this precision hides that."
 
 
 class Reference(View):
@@ -106,15 +102,8 @@ def _by_double_precision(
     options: Probing,
     judged: Callable[..., Judgement],
 ) -> Judgement:
-    finer = replace(options, enough=max(ENOUGH, subject.numbers.precision / ROUNDINGS))
-    judgement = judged(wide, probes=probes, seed=seed, options=finer)
-    if judgement.verdict is Verdict.FAIL and not judgement.entries:  # beside a pole such a bar hides every value
-        judgement = judged(wide, probes=probes, seed=seed, options=options)
-    if judgement.verdict is Verdict.FAIL and _within_rounding(judgement, subject.numbers.precision):
-        note = HIDDEN.format(error=max(abs(_relative(entry)) for entry in judgement.entries))
-        lenient = replace(finer, rtol=options.rtol + ROUNDINGS * subject.numbers.precision)
-        judgement = judged(wide, probes=probes, seed=seed, options=lenient)
-        judgement = replace(judgement, notes=(*judgement.notes, note))
+    precision = subject.numbers.precision
+    judgement = trusted_judgement(wide, precision, judged, probes=probes, seed=seed, options=options)
     if judgement.verdict is not Verdict.PASS or not wide.inputs.size or not wide.outputs.size:
         return judgement
     operand = operand_of(subject, wide, seed)
@@ -140,26 +129,6 @@ def _raised_here(subject: Subject, error: DerivativeError) -> Finding:
         message=f"The derivative raised {error}, in this precision alone",
         hint="In double precision it is right.",
     )
-
-
-def _within_rounding(judgement: Judgement, precision: float) -> bool:
-    """Return True if rounding in low precision is larger than every error found in double precision.
-
-    Several equal relative errors that are larger than the rounding of a constant are a wrong factor. Rounding does
-    not cause that.
-    """
-    errors = [_relative(entry) for entry in judgement.entries]
-    if not errors or not max(map(abs, errors)) <= ROUNDINGS * precision:
-        return False
-    least, most = min(errors), max(errors)
-    alike = len(errors) >= FEW and most - least <= ALIKE * max(abs(least), abs(most))
-    return not (alike and min(map(abs, errors)) > CLEARLY * precision)
-
-
-def _relative(entry: Entry) -> float:
-    """Return the relative error of an entry."""
-    off = entry.claimed - entry.numerical
-    return off / abs(entry.numerical) if entry.numerical else math.inf if off else 0.0
 
 
 def _contested(comparison: PrecisionComparison, judgement: Judgement, wide: Subject, options: Probing) -> Judgement:

@@ -30,6 +30,7 @@ from gradproof.engine.thresholds import (
     SHOWN,
     SLIGHT,
 )
+from gradproof.engine.trust import below_rounding
 from gradproof.engine.verdict import Judgement
 from gradproof.engine.views import rule_of
 
@@ -104,20 +105,8 @@ class PrecisionComparison:
             self.material
             & (self.gap > (CLEARLY if lone else GROSS) * self.allowed)
             & (self.gap > GROSS * self.scattered)
-            & ~self.slight
+            & ~below_rounding(self.allowed, _frame(self.subject), self.subject.numbers.precision)
         )
-
-    @cached_property
-    def slight(self) -> Array:
-        """Flags of the entries that are below the rounding of the largest one of their tensor, whatever the operand.
-
-        They may be what is left of contributions of that size, such as the tangent of a softmax near one.
-        """
-        least = self.subject.arrays.zeros_like(self.allowed)
-        for low, high in _frame(self.subject).spans:
-            if low < high:
-                least[low:high] = ROUNDINGS * self.subject.numbers.precision * self.allowed[low:high].max()
-        return self.allowed < least
 
 
 def operand_of(subject: Subject, wide: Subject, seed: int) -> Array:
