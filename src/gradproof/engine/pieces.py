@@ -54,4 +54,4 @@ def columns(xp: Array, rows: Iterable[Sequence[Array]]) -> list[list[float]]:
 
 def extremes(xp: Array, vector: Array) -> tuple[Array, Array]:
     """Return the least and the greatest entry as 0-d arrays, in one pass where the array library can."""
-    return xp.aminmax(vector) if hasattr(xp, "aminmax") else (vector.min(), vector.max())
+    return xp.aminmax(vector) if "aminmax" in vars(xp) else (vector.min(), vector.max())

@@ -82,7 +82,7 @@ class Probe:
         """The claimed gradient at points a few units of rounding away, for all entries at once; in reverse mode."""
         return PerturbedClaims.of(self.ladder.subject, self.cotangent, self.ladder.direction, self.seed)
 
-    @property
+    @cached_property
     def resolution(self) -> float:
         """The smallest error in one entry that would have been called wrong.
 
@@ -97,7 +97,7 @@ class Probe:
             caution, weight = 1.0 if self.complete else CAUTION, self.least_weight
         if self.ladder.subject.numbers.precision > ENOUGH:
             caution *= 1 + MARGIN
-        apart = min(self._distance, self.bar)
+        apart = min(abs(self.error), self.bar)
         return float(least_error(caution * self.bar + self.claim.tolerated, apart, weight * self.ladder.shortest))
 
     @property
@@ -106,15 +106,15 @@ class Probe:
         weights = abs(self.cotangent)
         return float(self.ladder.subject.arrays.where(weights > 0, weights, math.inf).min())
 
-    @property
-    def _distance(self) -> float:
-        """The distance between claim and slope."""
-        return abs(self.claim.slope - self.contraction.slope)
+    @cached_property
+    def error(self) -> float:
+        """The claimed slope less the measured one."""
+        return self.claim.slope - self.contraction.slope
 
-    @property
+    @cached_property
     def excess(self) -> float:
-        """The part of the distance that the bar does not explain."""
-        return self._distance - self.bar if math.isfinite(self._distance) else math.inf
+        """The part of the error that the bar does not explain."""
+        return abs(self.error) - self.bar if math.isfinite(self.error) else math.inf
 
     @property
     def agrees(self) -> bool:

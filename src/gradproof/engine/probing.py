@@ -225,7 +225,7 @@ def _finer_steps_differ(probe: Probe) -> bool:
     nearly singular matrix.
     """
     ladder = probe.ladder
-    gap = abs(probe.claim.slope - probe.contraction.slope)
+    gap = abs(probe.error)
     finest = contract(ladder.between(0), probe.cotangent)
     noise = max(finest.bar, finest.floor)
     if not 0 < noise < math.inf or not gap < math.inf:

@@ -20,7 +20,7 @@ class Bar:
     def __init__(self, title: str, *, wanted: bool | None) -> None:
         self._title = title
         self._stage = ""
-        self._wanted = wanted
+        self._wanted = sys.stderr.isatty() if wanted is None else wanted
         self._began = time.monotonic()
         self._bar: Any = None
         self._task: Any = None
@@ -34,7 +34,8 @@ class Bar:
 
     def pulse(self) -> None:
         """Show that the work goes on."""
-        self._shown()
+        if self._wanted:
+            self._shown()
 
     def __call__(self, done: int, of: int) -> None:
         """Show how much is done, once the check has taken long enough."""
@@ -52,8 +53,6 @@ class Bar:
         return self._task is not None
 
     def _is_due(self) -> bool:
-        if self._wanted is None:
-            self._wanted = sys.stderr.isatty()
         return self._wanted and time.monotonic() - self._began >= PATIENCE
 
     def __enter__(self) -> Bar:

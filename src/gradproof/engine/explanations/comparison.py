@@ -68,7 +68,7 @@ class Comparison:
     def error(self) -> float:
         """The distance of the claimed slope from the measured one."""
         if self.entry is None or self.coordinate is None:
-            return abs(self.probe.claim.slope - self.probe.contraction.slope)
+            return abs(self.probe.error)
         step = float(self.probe.ladder.direction[self.coordinate])
         return abs((self.entry.claimed - self.entry.numerical) * step)
 

@@ -82,7 +82,7 @@ def _size(probe: Probe) -> float:
 
 def _is_slight(probe: Probe) -> bool:
     """Return True if a probe's claim is right to two digits."""
-    return abs(probe.claim.slope - probe.contraction.slope) <= SLIGHT * _size(probe)
+    return abs(probe.error) <= SLIGHT * _size(probe)
 
 
 def is_cancelled(subject: Subject, seed: int) -> bool:

@@ -169,7 +169,7 @@ def _on_longer_plateaus(comparison: Comparison) -> bool:
         return False
     held = xp.where(constant, probe.cotangent, 0.0)
     claimed = predicted(ladder.subject, ladder.direction, held)
-    off = abs(probe.claim.slope - probe.contraction.slope - claimed)
+    off = abs(probe.error - claimed)
     return off <= probe.bar and abs(claimed) * ladder.samples[-1].t <= quantum * float(abs(held) @ centre)
 
 

@@ -79,7 +79,7 @@ def _found(probe: Probe, most: int, *, two_sided: bool) -> tuple[SearchResult, b
     """Bisect for the coordinates that carry the residual, one of every argument; and say if one side was enough."""
     subject = probe.ladder.subject
     whole = slice(0, subject.outputs.size)
-    partial_slopes = PartialSlopes(probe, whole, error=probe.claim.slope - probe.contraction.slope, two_sided=two_sided)
+    partial_slopes = PartialSlopes(probe, whole, error=probe.error, two_sided=two_sided)
     piece = Piece(subject, probe.ladder.direction)
 
     def residual(low: int, high: int) -> float:
@@ -92,7 +92,7 @@ def _found(probe: Probe, most: int, *, two_sided: bool) -> tuple[SearchResult, b
         subject.inputs.spans,
         residual,
         threshold=partial_slopes.noise,
-        whole=probe.claim.slope - probe.contraction.slope,
+        whole=probe.error,
         most=most,
     )
     found = outcome.found + _elsewhere(outcome, subject.inputs.spans, residual, partial_slopes.noise)
@@ -103,7 +103,7 @@ def _adds_up(probe: Probe, columns: list[Suspect]) -> bool:
     """Return True if the errors of single coordinates add up to the whole, as they do where a derivative exists."""
     parts = sum(column.error for column in columns)
     slack = sum(column.bar * abs(column.step) for column in columns) + probe.bar
-    whole = probe.claim.slope - probe.contraction.slope
+    whole = probe.error
     return not abs(parts - whole) > slack + STEADY * max(abs(parts), abs(whole))
 
 

@@ -63,7 +63,7 @@ class _Narrowing:
         xp, self.direction = self.subject.arrays, probe.ladder.direction * 1.0
         self.slopes = xp.where(xp.isfinite(estimates.bar), estimates.value, 0.0)
         self.bars = xp.where(probe.cotangent == 0, 0.0, abs(probe.cotangent) * estimates.bar)
-        self.whole = self.rest = probe.claim.slope - probe.contraction.slope
+        self.whole = self.rest = probe.error
         self.suspects: list[Suspect] = []
         self._tried = self._first = 0
         self._measured_parts: list[PartialSlopes] = []
