@@ -18,7 +18,7 @@ from gradproof.engine.explanations.noise import is_rough
 from gradproof.engine.localisation.partial_slopes import best_exponent
 from gradproof.engine.results import Obstacle, Reason
 from gradproof.engine.subject import Array, Subject
-from gradproof.engine.thresholds import CLEARLY, COARSEST, ENOUGH, FEW, SAMPLE, TWO_DIGITS
+from gradproof.engine.thresholds import CLEARLY, COARSEST, ENOUGH, FEW, GROSS, SAMPLE, TWO_DIGITS
 
 LENGTHS = tuple(2.0 ** (k * 0.6180339887 % 1) for k in range(7))  # step lengths, no two in a ratio of small numbers
 ZERO_GRADIENT = (
@@ -115,8 +115,9 @@ class QuantisedInputs:
             slopes.append(contraction.slope / length)
             lows.append((contraction.slope - contraction.bar) / length)
             highs.append((contraction.slope + contraction.bar) / length)
-            if len(slopes) == FEW and max(lows) <= min(highs):  # one slope would do for all, and so may the claim
-                return all(low <= claimed <= high for low, high in zip(lows[1:], highs[1:], strict=True))
+            if len(slopes) == FEW and max(lows) <= min(highs):  # one slope would do for all
+                lucky, *others = (high - low for low, high in zip(lows, highs, strict=True))
+                return GROSS * lucky < min(others) and max(lows[1:]) <= claimed <= min(highs[1:])
         width = max(slopes) - min(slopes)
         off = max(min(slopes) - claimed, claimed - max(slopes))
         return max(lows) > min(highs) and off * max(map(abs, slopes)) <= CLEARLY * width * size

@@ -156,3 +156,14 @@ def test_a_right_gradient_is_asserted_silently():
     assert_gradients(torch.sin, point(12), coverage="full")
     with pytest.raises(GradientError):
         assert_gradients(rule(torch.square, lambda g, x: g * x), point(12), coverage="full")
+
+
+def test_a_step_that_happens_to_be_a_multiple_of_the_inputs_rounding_is_no_evidence():
+    def product(x):
+        rounded = x.float().double()
+        return rounded * rounded.exp()
+
+    x = point(4, 6, seed=563)
+    function = rule(product, lambda g, x: g * (1 + x) * x.exp())
+
+    assert check(function, x, coverage="full", contracts=(), seed=63).verdict is Verdict.PASS
