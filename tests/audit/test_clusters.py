@@ -10,7 +10,7 @@ import pytest
 from gradproof.audit import Outcome, Result
 from gradproof.audit.executors.dask import DaskCluster
 from gradproof.audit.executors.ray import RayCluster
-from gradproof.audit.executors.remote import Cluster, UnreachableError
+from gradproof.audit.executors.remote import Cluster, UnreachableError, run_remotely
 from gradproof.audit.worker import Limits
 from gradproof.errors import InputError
 from support import audit_cases
@@ -91,6 +91,13 @@ def test_many_cases_go_to_a_cluster_in_batches_and_few_to_every_thread():
 
 def test_a_case_that_a_batch_had_no_time_for_is_handed_over_again():
     assert set(outcomes(TwoThreads(at_most=1), 20).values()) == {Outcome.PASS}
+
+
+def test_a_batch_ends_early_where_its_cases_are_slow():
+    slow = [case(audit_cases.slow, 0.5, name=f"{number}") for number in range(4)]
+    results = run_remotely([(each.name, pickle.dumps(each)) for each in slow], Limits(seconds=60), 200)
+
+    assert [(result.name, result.outcome) for result in results] == [("0", Outcome.PASS)]
 
 
 def test_a_case_that_takes_workers_with_it_is_found_among_its_batch():

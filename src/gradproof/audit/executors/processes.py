@@ -67,6 +67,10 @@ class LocalProcesses:
         self._waiting.append(Task(name, pickled))
         self._assign()
 
+    def withdraw(self) -> None:
+        """Drop the cases that no process has yet."""
+        self._waiting.clear()
+
     def running(self) -> list[str]:
         """Return the names of the cases that run now, the longest first."""
         return [each.tasks[0].name for each in sorted(self._busy(), key=lambda each: each.since)]

@@ -103,15 +103,13 @@ def run_remotely(batch: list[Task], limits: Limits, lifetime: int) -> list[Resul
     if processes is None:
         _may_start_processes()
         processes = _here.processes = LocalProcesses(workers=1, limits=limits, lifetime=lifetime)
-    began = time.monotonic()
-    results: list[Result] = []
     for name, pickled in batch:
-        if results and time.monotonic() - began > SLICE:
-            break
         processes.submit(name, pickled)
-        while not (ended := processes.finished()):
-            pass
-        results += ended
+    began, results = time.monotonic(), list[Result]()
+    while processes.running():
+        results += processes.finished()
+        if time.monotonic() - began > SLICE:
+            processes.withdraw()
     return results
 
 
