@@ -123,6 +123,10 @@ def masked_logaddexp(x):
     return torch.masked.logaddexp(x[:1], x[1:], **masks)
 
 
+def squared_entry(m):
+    return torch.linalg.eigh((m + m.mT) / 2).eigenvectors[0, 0] ** 2
+
+
 def normed(a, b, c):
     mean = (a + b + c) / 3
     variance = ((a - mean) ** 2 + (b - mean) ** 2 + (c - mean) ** 2) / 3
@@ -131,6 +135,11 @@ def normed(a, b, c):
 
 def first_of_solution(a, b, c, d):
     return (d - b) / (a * d - b * c)
+
+
+def squared_entry_of(a):
+    """The square of the first entry of the first eigenvector of [[a, 1], [1, 5]]."""
+    return (1 + (5 - a) / mpmath.sqrt((5 - a) ** 2 + 4)) / 2
 
 
 def inverse_first(a, c, d):
@@ -264,6 +273,13 @@ JUDGED = {
         lambda x: x[:1] ** x[1:], at(0, 3), at(1), at(0, 1),
         lambda: diff(lambda a, b: a**b, 0, 3, by=[1, 1]), at(0, 1),
     ),
+    "`pow` at an exponent of 0, by the base and then by the exponent": Row(
+        lambda x: x[:1] ** x[1:], at(2, 0), at(1), FIRST_OF_TWO,
+        lambda: diff(lambda a, b: a**b, 2, 0, by=[0, 1]), at(0, 1),
+    ),
+    "`linalg.eigh`, an eigenvector's entry squared": Row(
+        squared_entry, at([2, 1], [1, 5]), UNIT, TOP_LEFT, lambda: diff(squared_entry_of, 2, by=[0, 0]), TOP_LEFT
+    ),
     "`linear_cross_entropy` with `options=`, plus a square": Row(
         loss_and_square, at([1, 2]), UNIT, at([1, 0]),
         lambda: diff(lambda a, b: mpmath.log(mpmath.exp(a) + mpmath.exp(b)) - a + a * a, 1, 2, by=[0, 0]), at([1, 0]),
@@ -284,7 +300,7 @@ JUDGED = {
 
 
 def nestings(mode):
-    return OVER_FORWARD if mode == "over forward" else mode.split(", ")
+    return {"over forward": OVER_FORWARD, "every": list(SECOND)}.get(mode) or mode.split(", ")
 
 
 def rounded(text):
@@ -293,7 +309,7 @@ def rounded(text):
 
 def test_every_row_is_judged():
     assert {name for name, _ in ROWS} == set(JUDGED)
-    assert len(ROWS) == 33
+    assert len(ROWS) == 35
 
 
 @pytest.mark.parametrize(("name", "mode"), ROWS)
