@@ -170,9 +170,12 @@ def _candidates(case: Case, steps_of: StepsOf | None) -> tuple[Diagnosis, ...]:
     likely = _first(steps.likely() if steps else None)
     if found and likely and likely[0].name == "missing-term":
         return (replace(likely[0], also=(*likely[0].also, found[0].name)), *found)
-    if found or likely:
-        return found or _beside(likely, _ranked(_affordable(incoming_gradient.passed_through(case))))
-    block = block_of(case)
+    if found:
+        return found
+    block = block_of(case) if not likely or likely[0].name == "missing-term" else None
+    if likely:
+        others = _ranked(_affordable(incoming_gradient.passed_through(case)))
+        return _beside(likely, others or _of_block((regions.extra_entries,), case, block))
     if found := _of_block(FACTORS, case, block):
         return found
     if found := _first(steps.possible() if steps else None):

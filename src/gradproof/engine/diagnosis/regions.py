@@ -95,6 +95,7 @@ def _one_sided(case: Case, wrong: Array, relevant: Array, describe: Describe) ->
             f"{int(relevant.sum())}, and right in the others.",
             fit=LEAST_FIT,  # to say where entries are wrong is less than to say how
             hint="Look at the branch of the backward for these inputs: the mask, or what is done where it is off.",
+            also=("wrong-factor",),
         )
 
 
@@ -178,6 +179,7 @@ def _inverted(case: Case, missing: int, extra: int) -> Diagnosis:
         fit=CERTAIN,
         hint="Look at the condition of the mask (of a relu, a clamp, a dropout), and whether forward and backward "
         "have the same.",
+        also=("misplaced",),
     )
 
 

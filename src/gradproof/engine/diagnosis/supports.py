@@ -62,6 +62,7 @@ def other_entries(case: Case, block: Block) -> Iterator[Diagnosis]:
             fit=LEAST_FIT,
             hint="Look at the condition of the mask, and at the indices (of a maximum, a sort, a top-k) that say where "
             "gradients go.",
+            also=("misplaced",),
         )
 
 
@@ -98,6 +99,7 @@ def _missing(case: Case, gone: int, there: int, others: str) -> Diagnosis:
         f"{others}.",
         fit=LEAST_FIT,
         hint=HINT,
+        also=("wrong-term",),
     )
 
 

@@ -8,14 +8,15 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from gradproof.engine.thresholds import SAMPLE, SHARE
+from gradproof.engine.thresholds import FEW, SAMPLE, SHARE
 from gradproof.frameworks.torch.rederivation.mistakes import Mistake
 from gradproof.frameworks.torch.rederivation.tape import Site
 
 ROUNDED = 1e-11  # relative: thousands of roundings of double precision
 PRODUCTS = ("convolution", "mm", "bmm", "mv", "dot")
 GREATEST = ("amax", "amin", "max", "min")
-CHOOSING = (*GREATEST, "maximum", "minimum", "cummax", "cummin", "sort", "topk")
+PICKING = (*GREATEST, "maximum", "minimum")
+CHOOSING = (*PICKING, "cummax", "cummin", "sort", "topk")
 SELECTIONS = (
     *("index", "gather", "index_select", "embedding", "select", "slice", "unfold", "repeat", "as_strided"),
     *("reflection_pad1d", "reflection_pad2d", "replication_pad1d", "replication_pad2d"),
@@ -82,10 +83,30 @@ def of_others(site: Site) -> Iterator[Mistake]:
                 yield Mistake("misplaced", "misplaced", text, change, ("wrong-dimension", "wrong-term"))
 
 
+def of_constants(site: Site) -> Iterator[Mistake]:
+    """Yield derivatives that read a tensor of the forward that is no input, shifted or reversed."""
+    also = ("wrong-factor", "wrong-term")
+    for place, number in site.operation.tensors:
+        own = site.tape.recording.values[number]
+        if number in site.tape.recording.active or not own.is_floating_point() or own.numel() < 2:
+            continue
+        for dim, length in enumerate(own.shape):
+            if length > 1:
+                reverse = partial(_with, place, partial(torch.flip, dims=(dim,)))
+                yield Mistake(
+                    "flipped", "flipped", "it reads a tensor reversed", reverse, ("wrong-factor", "wrong-term")
+                )
+            for by in (1, -1) if length >= FEW else ():
+                moved = partial(_with, place, partial(torch.roll, shifts=by, dims=dim))
+                also = ("wrong-factor", "wrong-term")
+                yield Mistake("shifted", "shifted", f"it reads a tensor shifted by {by}", moved, also)
+
+
 def _other(site: Site, what: str, change: partial[Tensor | None]) -> Mistake:
     """Return the mistake of a derivative at another point, for one argument, or of another factor, for several."""
     if site.operation.name in CHOOSING:
-        return Mistake("mask", "mask", f"it chooses by {what}", change, ("misplaced",))
+        name, other = ("mask", "misplaced")[:: 1 if site.operation.name in PICKING else -1]
+        return Mistake(name, name, f"it chooses by {what}", change, (other,))
     name, other = ("stale", "wrong-factor")[:: 1 if len(list(site.operation.tensors)) == 1 else -1]
     return Mistake(name, "wrong-term", f"its derivative reads {what}", change, (other, "stale"), is_another=True)
 

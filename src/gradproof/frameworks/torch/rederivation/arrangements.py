@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import combinations
 
@@ -60,6 +60,27 @@ def of_places(site: Site) -> Iterator[Mistake]:
             exchanged = partial(_exchanged, one, other)
             yield _moved("transposed", f"has its dimensions {one} and {other} exchanged", exchanged, *also)
     yield from _of_the_operation(site)
+
+
+def of_what_it_receives(site: Site) -> Iterator[Mistake]:
+    """Yield gradients for an incoming one that is transposed, reversed or shifted."""
+    incoming = site.incoming[0]
+    if incoming is None or site.is_pointwise or len(site.incoming) > 1:
+        return
+    for one, other in combinations(range(incoming.dim()), 2):
+        if incoming.shape[one] == incoming.shape[other] > 1:
+            turned = partial(_pulled, partial(torch.transpose, dim0=one, dim1=other))
+            text = f"what it receives has its dimensions {one} and {other} exchanged"
+            yield Mistake("transposed", "transposed", text, turned, ("wrong-term",))
+    for dim, length in enumerate(incoming.shape):
+        if length > 1:
+            reverse = partial(_pulled, partial(torch.flip, dims=(dim,)))
+            text = f"what it receives is reversed along dimension {dim}"
+            yield Mistake("flipped", "flipped", text, reverse, ("wrong-term",))
+        for by in (1, -1) if length >= FEW else ():
+            moved = partial(_pulled, partial(torch.roll, shifts=by, dims=dim))
+            text = f"what it receives is shifted by {by} along dimension {dim}"
+            yield Mistake("shifted", "shifted", text, moved, ("wrong-term",))
 
 
 def of_slices(site: Site) -> Iterator[Mistake]:
@@ -129,6 +150,10 @@ def _real(site: Site) -> Tensor:
 
 def _imaginary(site: Site) -> Tensor:
     return 1j * site.right.imag
+
+
+def _pulled(change: Callable[[Tensor], Tensor], site: Site) -> Tensor | None:
+    return site.local.pulled([change(site.gradient)]).get(site.place)
 
 
 def _turned(unit: complex, site: Site) -> Tensor:

@@ -44,6 +44,11 @@ class Sample:
         return self.tape.sites(self.incoming)
 
     @property
+    def gradients(self) -> Gradients:
+        """The rederived gradients of all values, by their numbers."""
+        return self._sites[0]
+
+    @property
     def sites(self) -> dict[Key, Site]:
         """The steps that gradients pass through on their way to any input, by their place in the forward."""
         return self._sites[1]
@@ -51,7 +56,7 @@ class Sample:
     @cached_property
     def rederived(self) -> Tensor:
         """The gradient of the recorded forward, as coordinates."""
-        return self._coordinates(self._sites[0].get(self.source))
+        return self._coordinates(self.gradients.get(self.source))
 
     @cached_property
     def error(self) -> Tensor:
@@ -92,6 +97,20 @@ class Sample:
         if not self._is_plausible(site, gradient):
             return False
         return self.explains(self._received(site.value, gradient) - self.share(key))
+
+    def is_forwards(self, start: int, end: int) -> bool:
+        """Return True if the error is that of the steps between two values, applied forwards to the latter's gradient.
+
+        All of the former's gradient has to come from the latter.
+        """
+        here, there = self.gradients.get(start), self.gradients.get(end)
+        try:
+            found = None if here is None or there is None else self.tape.between(start, end, there)
+        except REFUSALS:
+            return False
+        if here is None or found is None or not bool(torch.allclose(found[0], here, EXACT, ROUNDED)):
+            return False
+        return self.explains(self._received(start, found[1] - here))
 
     def _is_plausible(self, site: Site, gradient: Tensor) -> bool:
         """Compare the error along one direction alone, which takes no backward."""

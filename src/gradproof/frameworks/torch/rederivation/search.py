@@ -14,17 +14,32 @@ from pathlib import Path
 
 from gradproof.engine.diagnosis.case import SAME
 from gradproof.engine.results import Diagnosis
-from gradproof.engine.thresholds import FEW, HANDFUL, SAMPLE, WORK
-from gradproof.frameworks.torch.rederivation.arguments import of_operands, of_others, of_selections
-from gradproof.frameworks.torch.rederivation.arrangements import of_conjugates, of_places, of_slices, of_sums
+from gradproof.engine.thresholds import FEW, HANDFUL, MANY, SAMPLE, WORK
+from gradproof.frameworks.torch.rederivation.arguments import of_constants, of_operands, of_others, of_selections
+from gradproof.frameworks.torch.rederivation.arrangements import (
+    REARRANGING,
+    of_conjugates,
+    of_places,
+    of_slices,
+    of_sums,
+    of_what_it_receives,
+)
 from gradproof.frameworks.torch.rederivation.mistakes import Family, Mistake
-from gradproof.frameworks.torch.rederivation.samples import ROUNDED, Sample, samples
+from gradproof.frameworks.torch.rederivation.samples import REFUSALS, ROUNDED, Sample, samples
 from gradproof.frameworks.torch.rederivation.slopes import of_factors, of_slopes
-from gradproof.frameworks.torch.rederivation.tape import Key
+from gradproof.frameworks.torch.rederivation.tape import Key, Site
 from gradproof.frameworks.torch.subject.torch_subject import TorchSubject
 
-FIRST: tuple[Family, ...] = (of_conjugates, of_slopes, of_slices, of_places, of_selections, of_operands)
-THEN: tuple[Family, ...] = (of_others, of_factors)
+FIRST: tuple[Family, ...] = (
+    of_conjugates,
+    of_slopes,
+    of_slices,
+    of_places,
+    of_selections,
+    of_operands,
+    of_what_it_receives,
+)
+THEN: tuple[Family, ...] = (of_constants, of_others, of_factors)
 LAST: tuple[Family, ...] = (of_sums,)
 HINT = "Compare this step of the forward with what the backward does for it."
 
@@ -49,6 +64,7 @@ class Steps:
         """Yield steps that are left out or multiplied by a number, and those with a changed structure."""
         yield from self._terms()
         yield from self._changed(FIRST)
+        yield from self._forwards()
 
     def possible(self) -> Iterator[Diagnosis]:
         """Yield slopes with a factor too many or too few, and derivatives that read another tensor."""
@@ -70,19 +86,58 @@ class Steps:
             ):
                 yield self._diagnosis("missing-term", key, "it is the only term that is not left out")
         for one, other in islice(combinations(self._keys(), 2), SAMPLE):
-            for size, text in (
-                (-1, "two terms are left out: this one"),
-                (-2, "two terms have the wrong sign: this one"),
-            ):
-                if all(each.explains(size * (each.share(one) + each.share(other))) for each in self.samples):
-                    text = f"{text}, and that of {self._step(other)}"
-                    yield self._diagnosis("missing-term" if size == -1 else "wrong-term", one, text)
+            sizes_of_two = self._sizes(one, other)
+            if sizes_of_two is not None:
+                yield self._of_two(one, other, sizes_of_two)
+
+    def _of_two(self, one: Key, other: Key, sizes: tuple[float, float]) -> Diagnosis:
+        name = "missing-term" if sizes == (0, 0) else "wrong-term"
+        step = self._step(other)
+        text = f"its derivative is {sizes[0]:.6g} times the right one, and that of {step} {sizes[1]:.6g} times"
+        return self._diagnosis(name, one, text)
+
+    def _sizes(self, one: Key, other: Key) -> tuple[float, float] | None:
+        """Return the whole numbers by which two steps are multiplied, if that is the mistake."""
+        here = [each for each in self.samples if each.at_the_point]
+        pairs = [(each.share(one), each.share(other), each.error) for each in here]
+        a, b, c, x, y = (
+            sum(float(first @ second) for first, second in each)
+            for each in zip(*(((u, u), (u, v), (v, v), (u, e), (v, e)) for u, v, e in pairs), strict=True)
+        )
+        determinant = a * c - b * b
+        if not determinant > SAME * a * c:
+            return None
+        sizes = (round(1 + (c * x - b * y) / determinant), round(1 + (a * y - b * x) / determinant))
+        if 1 in sizes or max(map(abs, sizes)) > 2:
+            return None
+        off = ((sizes[0] - 1) * each.share(one) + (sizes[1] - 1) * each.share(other) for each in self.samples)
+        return sizes if all(each.explains(part) for each, part in zip(self.samples, off, strict=True)) else None
+
+    def _forwards(self) -> Iterator[Diagnosis]:
+        """Yield several steps that are applied themselves, where their transpose should be."""
+        first = self.samples[0]
+        values, operations = first.tape.recording.values, first.tape.recording.operations
+        made = {number: place for place, each in enumerate(operations) for number in each.results}
+        ends = [number for number in made if number in first.gradients]
+        starts = [*first.tape.recording.inputs, *ends]
+        pairs = ((one, other) for other in ends for one in starts if one < other)
+        alike = (pair for pair in pairs if values[pair[0]].numel() == values[pair[1]].numel() > 1)
+        for start, end in islice(alike, SAMPLE // MANY):
+            if all(each.is_forwards(start, end) for each in self.samples):
+                between = first.tape.ancestors(end) - first.tape.ancestors(start)
+                names = {REARRANGING.get(operations[place].name, "transposed") for place in between}
+                name = names.pop() if len(names) == 1 else "transposed"
+                text = "the steps before and with it are applied themselves, where their transpose should be"
+                also = (each for each in ("transposed", "misplaced", "wrong-term") if each != name)
+                yield self._diagnosis(name, (made[end], 0), text, tuple(also))
 
     def _changed(self, families: Sequence[Family]) -> Iterator[Diagnosis]:
         """Yield steps whose derivative is changed in a way that some families of mistakes know."""
         first, *others = self.samples
         budget = max(HANDFUL, WORK // (HANDFUL * sum(each.numel() for each in first.tape.recording.values)))
-        tried = ((key, each) for family in families for key in self._keys() for each in family(first.sites[key]))
+        tried = (
+            (key, each) for family in families for key in self._keys() for each in _known(family, first.sites[key])
+        )
         for key, mistake in islice(tried, min(budget, SAMPLE)):
             if first.is_of(key, mistake.change) and all(each.is_of(key, mistake.change) for each in others):
                 yield self._of_mistake(key, mistake)
@@ -94,6 +149,12 @@ class Steps:
         """Return True if all that the input receives passes through a step."""
         return all(
             float((each.rederived - each.share(key)).norm()) <= FEW * ROUNDED * each.size for each in self.samples
+        )
+
+    def _is_branch(self, key: Key) -> bool:
+        """Return True if no entry of the gradient has more than one term: those through a step, and the others."""
+        return all(
+            not bool(((each.share(key) != 0) & (each.rederived != each.share(key))).any()) for each in self.samples
         )
 
     def _is_factor(self, key: Key) -> bool:
@@ -126,6 +187,8 @@ class Steps:
 
     def _of_mistake(self, key: Key, mistake: Mistake) -> Diagnosis:
         name = mistake.name if self._is_whole(key) else mistake.partial
+        if name == "wrong-term" and self._is_branch(key):
+            name, mistake = mistake.name, replace(mistake, also=(*mistake.also, "mask", name))
         if name == "wrong-factor" and mistake.is_another and not self._is_factor(key):
             name, mistake = mistake.partial, replace(mistake, also=(*mistake.also, name))
         return self._diagnosis(name, key, mistake.text, tuple(each for each in mistake.also if each != name))
@@ -144,6 +207,14 @@ class Steps:
         operation = self.samples[0].tape.recording.operations[key[0]]
         file, _, line = operation.line.rpartition(":")
         return f"`{operation.name}`" + (f" in line {line} of {Path(file).name}" if file else "")
+
+
+def _known(family: Family, site: Site) -> list[Mistake]:
+    """Return the mistakes of a family at a site; none where it does not apply."""
+    try:
+        return list(family(site))
+    except REFUSALS:
+        return []
 
 
 def _weight(size: float) -> int:

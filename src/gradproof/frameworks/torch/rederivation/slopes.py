@@ -32,12 +32,15 @@ def of_slopes(site: Site) -> Iterator[Mistake]:
         yield Mistake("wrong-factor", "wrong-term", "its sign is left out", lambda s: s.gradient, ("sign", "mask"))
     elif len(levels) == 2:
         low, high = levels
-        yield Mistake("mask", "mask", "its mask is left out", lambda s: s.gradient, ("wrong-factor", "wrong-term"))
-        exchanged = partial(_with, lambda d: low + high - d)
+        left_out, exchanged = "its mask is left out", partial(_with, lambda d: low + high - d)
+        if 0.0 in levels:
+            yield Mistake("mask", "mask", left_out, lambda s: s.gradient, ("wrong-factor", "wrong-term"))
+        else:
+            yield _factor("its slope, which has two values, is left out", lambda s: s.gradient, "mask")
         yield Mistake("mask", "mask", "its branches are exchanged", exchanged, ("wrong-factor",))
     else:
-        left_out = ("pass-through",) if site.operation.name in ("mul", "div") else ()
-        yield _factor("its slope is left out", lambda s: s.gradient, *left_out)
+        also = ("pass-through",) if site.operation.name in ("mul", "div") else ()
+        yield _factor("its slope is left out", lambda s: s.gradient, *also)
         yield _factor("one minus its slope is taken for its slope", partial(_with, lambda d: 1 - d))
     yield _factor("its slope is applied twice", partial(_with, lambda d: d * d))
     if site.operation.name != "exp":  # whose slope is inverted where the argument is negated

@@ -121,6 +121,15 @@ class Tape:
         given = in_dtype_of(value, gradient)
         return torch.autograd.grad(value, self.joint[source], given, retain_graph=True, allow_unused=True)[0]
 
+    def between(self, start: int, end: int, gradient: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Return the gradient of a value for that of a later one, and the latter taken forwards from the former."""
+        first, last = self.joint[start], self.joint[end]
+        if not (first.requires_grad and last.requires_grad):
+            return None
+        (pulled,) = torch.autograd.grad(last, first, gradient, retain_graph=True, allow_unused=True)
+        pushed = None if pulled is None else self._slope(last, first, gradient.reshape(first.shape))
+        return None if pulled is None or pushed is None else (pulled, pushed.reshape(first.shape))
+
     def tangent(self, number: int, source: int, direction: Tensor) -> Tensor | None:
         """Return the slope of a value along a direction of an input; None where torch does not compute it."""
         if (number, source) not in self._tangents:
