@@ -65,6 +65,7 @@ class Steps:
         yield from self._terms()
         yield from self._changed(FIRST)
         yield from self._forwards()
+        yield from self._two_terms()
 
     def possible(self) -> Iterator[Diagnosis]:
         """Yield slopes with a factor too many or too few, and derivatives that read another tensor."""
@@ -75,7 +76,7 @@ class Steps:
         yield from self._changed(LAST)
 
     def _terms(self) -> Iterator[Diagnosis]:
-        """Yield steps that are left out or multiplied by a number, alone or two together."""
+        """Yield steps that are left out or multiplied by a number, and those that alone are not left out."""
         sizes = [(key, size) for key in self._keys() if (size := self._size(key)) is not None]
         yield from (self._multiplied(key, size) for key, size in sorted(sizes, key=lambda pair: _weight(pair[1])))
         if sizes:
@@ -85,6 +86,9 @@ class Steps:
                 each.explains(each.share(key) - each.rederived) for each in self.samples
             ):
                 yield self._diagnosis("missing-term", key, "it is the only term that is not left out")
+
+    def _two_terms(self) -> Iterator[Diagnosis]:
+        """Yield two steps that are each left out or multiplied by a whole number."""
         for one, other in islice(combinations(self._keys(), 2), SAMPLE):
             sizes_of_two = self._sizes(one, other)
             if sizes_of_two is not None:
