@@ -7,7 +7,7 @@ from gradproof.engine.explanations.comparison import Comparison, Kind
 from gradproof.engine.probe import Probe
 from gradproof.engine.results import Obstacle, Reason
 from gradproof.engine.subject import Array
-from gradproof.engine.thresholds import ALIKE, CLEARLY, COARSEST, ENOUGH, FEW, MARGIN, SLIGHT
+from gradproof.engine.thresholds import ALIKE, CLEARLY, COARSEST, ENOUGH, FEW, MARGIN, SLIGHT, TRACE
 from gradproof.engine.views import whole_of
 
 
@@ -105,6 +105,8 @@ def _varies(comparison: Comparison) -> bool:
         bend, of_claim = abs(sum(errors) - 2 * error), abs(sum(claims) - 2 * claim)
         if bend > max(ALIKE * abs(error), of_claim / ALIKE, CLEARLY * comparison.probe.contraction.floor):
             return True
+        if bend <= TRACE * abs(error):  # noise bends so little once in a thousand times
+            return False
     return False
 
 
