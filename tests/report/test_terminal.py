@@ -382,7 +382,7 @@ def several_outputs():
 
 
 @pytest.mark.parametrize("columns", [30, 40, 60, 80, 132])
-@pytest.mark.parametrize("make", [a_pass, a_fail, an_inconclusive, several_outputs])
+@pytest.mark.parametrize("make", [a_pass, a_fail, an_inconclusive])
 def test_no_line_is_wider_than_the_terminal_and_no_word_is_broken(make, columns, monkeypatch):
     report = make()
     whole = set(words_of(str(report))) - {"entry"}  # the head of a table, which a list does without
@@ -405,14 +405,41 @@ def test_what_does_not_fit_goes_on_below_its_start(monkeypatch):
     assert re.match(r" {14}\S", after)
 
 
-def test_an_index_is_not_broken(monkeypatch):
+@pytest.mark.parametrize("columns", [30, 40, 64, 80])
+def test_an_index_is_not_broken(columns, monkeypatch):
     report = several_outputs()
-    indices = re.findall(r"output\[\d, \d\]", str(report))
+    monkeypatch.setenv("COLUMNS", str(columns))
 
-    monkeypatch.setenv("COLUMNS", "64")
+    text = str(report)
 
-    assert re.findall(r"output\[\d, \d\]", str(report)) == indices
-    assert len(indices) > 3
+    assert text.count("output[") == len(re.findall(r"output\[\d, \d\]", text)) >= 3
+    for line in text.splitlines():
+        assert len(line) <= columns or len(max(line.split(), key=len)) > columns - INDENT - 3
+
+
+def test_a_row_is_one_line_that_counts_the_outputs_which_do_not_fit(monkeypatch):
+    report = several_outputs()
+    monkeypatch.setenv("COLUMNS", "80")
+    entry = report.findings[0].entries[0]
+
+    (row,) = [line for line in str(report).splitlines() if line.strip().startswith(entry_name(report, entry))]
+
+    assert row.endswith(f"{entry.output}, {len(entry.also)} more")
+
+
+def entry_name(report, entry):
+    return f"{report.findings[0].argument}[{', '.join(map(str, entry.index))}]"
+
+
+def test_a_hint_is_given_once(monkeypatch):
+    def thrice(x, y):
+        return doubled_in(x, 3) * doubled_in(y, 3)
+
+    report = check(thrice, (point(3), point(3, seed=4)), seed=0)
+    hints = [line for line in str(report).splitlines() if line.startswith("  hint ")]
+
+    assert len(report.findings) > 1
+    assert len(hints) == 1
 
 
 def test_a_table_that_does_not_fit_becomes_a_list(monkeypatch):

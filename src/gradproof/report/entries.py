@@ -26,6 +26,8 @@ def entry_table(finding: Finding, shown: int, width: int) -> Iterator[Text]:
         return
     widths = [max(len(row[column]) for row in (HEAD, *rows)) for column in range(4)]
     left = width - INDENT - sum(widths) - GAP * 4
+    if max(len(row[4]) for row in rows) > left:  # a row of the table is one line, if that is possible
+        rows = [(*row[:4], words.few_outputs(entry)) for row, entry in zip(rows, finding.entries, strict=False)]
     if left >= min(NARROWEST, max(len(row[4]) for row in rows)):
         yield from _table(rows, widths, left)
     else:

@@ -109,8 +109,13 @@ def _render(report: Report, console: Console) -> None:
         _print(console, "hint", report.hint)
     if report.verdict is not Verdict.PASS and subject.file and not any(each.culprits for each in report.findings):
         _print(console, "defined in", words.place(subject.file, subject.line))
+    hints: set[str] = set()
     for number, finding in enumerate(report.findings[:FINDINGS]):
         _render_finding(finding, console, SHOWN if number == 0 else SHOWN // 5)
+        blamed = number > 0 and any(each.culprits for each in report.findings)  # which says more than a hint
+        if (hint := words.hint(finding)) and hint not in hints and not blamed:
+            _print(console, "hint", hint)
+        hints.add(hint)
     if len(report.findings) > FINDINGS:
         paths = ", ".join(finding.argument or finding.kind for finding in report.findings[FINDINGS:][:8])
         _print(console, "also", f"{len(report.findings) - FINDINGS} more findings: {paths}")
@@ -144,9 +149,6 @@ def _render_finding(finding: Finding, console: Console, shown: int) -> None:
         _print(console, "looks like", f"{words.names_of(first)}: {_shortened(first.message)}")
         if others:
             _print(console, "or", ", ".join(f"{other.name} (fit {other.fit:.2f})" for other in others))
-    hint = next((diagnosis.hint for diagnosis in finding.diagnoses[:1]), "") or finding.hint
-    if hint:
-        _print(console, "hint", hint)
 
 
 def _shortened(text: str) -> str:

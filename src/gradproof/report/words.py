@@ -121,6 +121,12 @@ def entry_outputs(entry: Entry) -> str:
     return f"{output}; also {also}" if also else output
 
 
+def few_outputs(entry: Entry) -> str:
+    """Return the output that an entry is the derivative of, and how many others there are."""
+    output = "a random combination of outputs" if entry.output is None else str(entry.output)
+    return f"{output}, {len(entry.also)} more" if entry.also else output
+
+
 def place(file: str, line: int) -> str:
     """Return a place in the source such that terminals and editors make a link of it.
 
@@ -128,6 +134,11 @@ def place(file: str, line: int) -> str:
     ('layers/scale.py:12', '')
     """
     return f"{file}:{line}" if file else ""
+
+
+def hint(finding: Finding) -> str:
+    """Return what to look at, by the first diagnosis or by the finding itself; empty if neither says so."""
+    return next((diagnosis.hint for diagnosis in finding.diagnoses[:1]), "") or finding.hint
 
 
 def names_of(diagnosis: Diagnosis) -> str:
