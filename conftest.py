@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import doctest
 import importlib.metadata
+import importlib.util
 import re
 
 import pytest
 
+collect_ignore = [] if importlib.util.find_spec("triton") else ["src/gradproof/frameworks/torch/passes/kernels.py"]
 VARIES = (
     (re.compile(r"\b\d+(\.\d+)? m?s\b"), "some ms"),
     (re.compile(r"\b\d+ (?=evaluations?,|pullbacks?,)"), "some "),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gradproof.engine.estimators.differences import Estimates, best_slopes, extrapolated
 from gradproof.engine.estimators.ladder import Ladder
+from gradproof.engine.estimators.rounding import Noise
 from gradproof.engine.estimators.sample import Sample
 from gradproof.engine.estimators.steps import BOTTOM, RATIO
 from gradproof.engine.options import Probing
@@ -69,6 +70,15 @@ def contract_each(ladder: Ladder, cotangents: list[Array], low: int = 0, high: i
     return _contracted(xp, lambda: ladder.pieces(low, stop), cotangents, caution)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledValues:
+    """A sample of the outputs: their values at the point and at the steps −1, 1, −4 and 4, and some cotangents."""
+
+    centre: Array
+    beside: Sequence[Array]
+    cotangents: Sequence[Array]
+
+
 def contract_with_sampled_bars(ladder: Ladder, cotangents: list[Array]) -> list[Contraction]:
     """Contract on the first two samples with bars from an eighth of the outputs: enough if claim and slope agree.
 
@@ -83,18 +93,27 @@ def contract_with_sampled_bars(ladder: Ladder, cotangents: list[Array]) -> list[
         values = ladder.values(t)
         return _sampled(xp, values), _changes(subject, values, cotangents)
 
-    seen, changes = zip(*map(at, (-near, near, -far, far)), strict=True)
-    centre, chosen = _sampled(xp, subject.centre), [_sampled(xp, cotangent) for cotangent in cotangents]
+    beside, changes = zip(*map(at, (-near, near, -far, far)), strict=True)
+    chosen = [_sampled(xp, cotangent) for cotangent in cotangents]
+    sampled = SampledValues(centre=_sampled(xp, subject.centre), beside=beside, cotangents=chosen)
+    return contracted_by_sums(xp, columns(xp, changes), sampled, outputs=subject.outputs.size, noise=noise)
+
+
+def contracted_by_sums(
+    xp: Array, changes: Sequence[Sequence[float]], sampled: SampledValues, *, outputs: int, noise: Noise
+) -> list[Contraction]:
+    """Return the contractions whose four sums of changes are known, with the bars that a sample of the outputs has."""
+    near, far = (RATIO**exponent for exponent in BOTTOM)
 
     def pieces() -> Iterator[tuple[slice, Estimates]]:
-        for where in slices(0, centre.shape[0], piece_of(centre)):
-            behind, ahead, far_behind, far_ahead = (values[where] for values in seen)
+        for where in slices(0, sampled.centre.shape[0], piece_of(sampled.centre)):
+            behind, ahead, far_behind, far_ahead = (values[where] for values in sampled.beside)
             samples = [Sample(near, behind, ahead), Sample(far, far_behind, far_ahead)]
-            yield where, best_slopes(xp, centre[where], samples, noise)
+            yield where, best_slopes(xp, sampled.centre[where], samples, noise)
 
-    widen = math.sqrt(subject.outputs.size / centre.shape[0])
+    widen = math.sqrt(outputs / sampled.centre.shape[0])
     contractions = []
-    for contraction, totals in zip(_contracted(xp, pieces, chosen), columns(xp, changes), strict=True):
+    for contraction, totals in zip(_contracted(xp, pieces, list(sampled.cotangents)), changes, strict=True):
         behind, ahead, far_behind, far_ahead = totals
         slope = extrapolated((ahead - behind) * (0.5 / near), (far_ahead - far_behind) * (0.5 / far))
         bar, floor, size = (widen * each for each in (contraction.bar, contraction.floor, contraction.size))

@@ -15,10 +15,10 @@ from gradproof.engine.findings import entry_findings, error_without_entries, rai
 from gradproof.engine.localisation.locate import WrongEntries, localise
 from gradproof.engine.nonfinite import broken_claim
 from gradproof.engine.options import Probing
-from gradproof.engine.pictures import remainders
+from gradproof.engine.pictures import reading_of
 from gradproof.engine.probe import Probe
 from gradproof.engine.probing import probe_direction
-from gradproof.engine.results import UNMEASURED, Entry, Finding, Obstacle, Reading, Resolution, Verdict
+from gradproof.engine.results import UNMEASURED, Entry, Finding, Obstacle, Resolution, Verdict
 from gradproof.engine.second_opinion import with_second_opinion
 from gradproof.engine.subject import DerivativeError, Subject
 from gradproof.engine.tensor_groups import Span, TensorGroup, TensorGroups
@@ -303,19 +303,8 @@ class Evidence:
             obstacle=obstacle,
             notes=tuple(self.notes),
             resolution=_resolution(deciding),
-            readings=tuple(map(_reading, self.probes)),
+            readings=tuple(map(reading_of, self.probes)),
         )
-
-
-def _reading(probe: Probe) -> Reading:
-    return Reading(
-        seed=probe.seed,
-        claimed=probe.claim.slope,
-        numerical=probe.contraction.slope,
-        bar=probe.bar,
-        steps=remainders(probe),
-        rounding=probe.contraction.floor,
-    )
 
 
 def _resolution(probes: list[Probe]) -> Resolution:

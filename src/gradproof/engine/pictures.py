@@ -17,11 +17,23 @@ from gradproof.engine.options import Probing
 from gradproof.engine.parts import Part, parts_of
 from gradproof.engine.pieces import columns
 from gradproof.engine.probe import Probe, rounding_floor
-from gradproof.engine.results import HeatMap, TaylorPoint
+from gradproof.engine.results import HeatMap, Reading, TaylorPoint
 from gradproof.engine.subject import Array, DerivativeError, Frame, Subject
 from gradproof.engine.thresholds import FEW, LARGE, MANY, SAMPLE, TINY, WORK
 
 Span = tuple[int, int]
+
+
+def reading_of(probe: Probe) -> Reading:
+    """Return a probe as a report shows it."""
+    return Reading(
+        seed=probe.seed,
+        claimed=probe.claim.slope,
+        numerical=probe.contraction.slope,
+        bar=probe.bar,
+        steps=remainders(probe),
+        rounding=probe.contraction.floor,
+    )
 
 
 def remainders(probe: Probe) -> tuple[TaylorPoint, ...]:

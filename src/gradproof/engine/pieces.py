@@ -27,6 +27,11 @@ def is_on_cpu(vector: Array) -> bool:
     return bool(getattr(vector.device, "type", vector.device) == "cpu")
 
 
+def on_host(vector: Array) -> Array:
+    """Return a short vector in the processor's memory: one transfer in the place of a launch for every operation."""
+    return vector if is_on_cpu(vector) else vector.cpu()
+
+
 def slices(low: int, high: int, piece: int = CACHED) -> Iterator[slice]:
     """Cut a range into slices of at most `piece` entries."""
     return (slice(start, min(start + piece, high)) for start in range(low, high, piece))

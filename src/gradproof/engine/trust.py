@@ -19,7 +19,7 @@ from dataclasses import replace
 from gradproof.engine.estimators.rounding import precision_shown
 from gradproof.engine.estimators.steps import first_step
 from gradproof.engine.options import Probing
-from gradproof.engine.pieces import columns, extremes
+from gradproof.engine.pieces import on_host
 from gradproof.engine.results import Entry, Verdict
 from gradproof.engine.subject import Array, Frame, Step, Subject
 from gradproof.engine.thresholds import ALIKE, CLEARLY, ENOUGH, FEW, MANY, ROUNDINGS, SAMPLE, TINY, TWO_DIGITS
@@ -28,12 +28,14 @@ from gradproof.engine.verdict import Judgement
 HIDDEN = "In double precision the gradient is off by {error:.1g} of an entry; rounding in this precision hides that."
 
 
-def distrusted_values(wide: Subject, low: Subject) -> str:
-    """Return why a function's values in double precision are not those of the lower one; nothing where they are."""
+def distrusted_values(wide: Subject, low: Subject, distance: float) -> str:
+    """Return why a function's values in double precision are not those of the lower one; nothing where they are.
+
+    `distance` is the largest difference of the values, and not finite where one of them is not.
+    """
     xp, precision, scale = wide.arrays, low.numbers.precision, wide.scale.value
-    difference = wide.centre - low.centre
-    (least,), (most,) = columns(xp, [extremes(xp, difference)])
-    if not max(most, -least) <= ROUNDINGS * precision * scale:  # else no value exceeds its own bound
+    if not distance <= ROUNDINGS * precision * scale:  # else no value exceeds its own bound
+        difference = wide.centre - low.centre
         rounding = abs(wide.centre)
         rounding += scale or float(xp.where(xp.isfinite(rounding), rounding, 0.0).max()) or TINY
         rounding *= precision
@@ -72,8 +74,13 @@ def _computes_in_double(wide: Subject) -> bool:
 
 
 def _shows_a_cast(wide: Subject, values: Array) -> bool:
-    every = values[:: max(1, values.shape[0] // SAMPLE)]
+    every = on_host(values[:: max(1, values.shape[0] // SAMPLE)])
     return precision_shown(wide.arrays, [every]) > wide.numbers.precision
+
+
+def enough_beside(precision: float) -> float:
+    """Return the relative bar that needs no refinement where low precision hides errors of a rounding."""
+    return max(ENOUGH, precision / ROUNDINGS)
 
 
 def trusted_judgement(
@@ -90,7 +97,7 @@ def trusted_judgement(
     Its bars are to be narrower than that rounding. A finding without entries may come of bars so narrow, as beside a
     pole, and is judged again at the usual ones.
     """
-    finer = replace(options, enough=max(ENOUGH, precision / ROUNDINGS))
+    finer = replace(options, enough=enough_beside(precision))
     judgement = judged(wide, probes=probes, seed=seed, options=finer)
     if judgement.verdict is Verdict.FAIL and not judgement.entries:
         judgement = judged(wide, probes=probes, seed=seed, options=options)

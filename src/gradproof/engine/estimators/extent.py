@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import cached_property
 
 from gradproof.engine.pieces import CACHED, columns
 from gradproof.engine.subject import Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lengths:
+    """The lengths of a step at t = 1, where they are known: an `Extent` without its direction."""
+
+    shortest: float
+    reach: float
+    moved: int
 
 
 class Extent:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator
 
 from gradproof.engine.estimators.differences import KINK_SHARE, Estimates, best_slopes, is_steady, kinked
-from gradproof.engine.estimators.extent import Extent
+from gradproof.engine.estimators.extent import Extent, Lengths
 from gradproof.engine.estimators.rounding import Noise, noise_around, precision_shown
 from gradproof.engine.estimators.sample import Sample
 from gradproof.engine.estimators.steps import BOTTOM, RATIO
@@ -27,7 +27,9 @@ class Ladder:
     `whole` is the direction of which `direction` is a part, if it is one.
     """
 
-    def __init__(self, subject: Subject, direction: Array, whole: Array = None, extent: Extent | None = None) -> None:
+    def __init__(
+        self, subject: Subject, direction: Array, whole: Array = None, extent: Extent | Lengths | None = None
+    ) -> None:
         self.subject, self.direction, self.whole = subject, direction, whole
         self.samples: list[Sample] = []
         self._piece = piece_of(subject.centre)
@@ -126,11 +128,20 @@ class Ladder:
         return self._noise
 
     def _cast(self, where: slice) -> float:
-        """Return the rounding unit of the precision that the values were cast to; zero if they show no cast."""
-        seen = [
-            side for sample in (self.samples[0], self.samples[-1]) for side in (sample.minus[where], sample.plus[where])
-        ]
-        return precision_shown(self.subject.arrays, [self.subject.centre[where], *seen])
+        """Return the rounding unit of the precision that the values were cast to; zero if they show no cast.
+
+        Outputs that do not move have the digits of the point, which may be few. If a sample shows a cast, the output
+        that moves most has to show it too.
+        """
+        xp, centre = self.subject.arrays, self.subject.centre
+        sides = [side for sample in (self.samples[0], self.samples[-1]) for side in (sample.minus, sample.plus)]
+        shown = precision_shown(xp, [values[where] for values in (centre, *sides)])
+        if not shown or where.step == 1:
+            return shown
+        most = int(xp.argmax(abs(sides[-1] - centre)))
+        return precision_shown(
+            xp, [values[part] for values in (centre, *sides) for part in (where, slice(most, most + 1))]
+        )
 
     def values(self, t: float) -> Array:
         """Return the values at a step of either sign; those that are not sampled are evaluated and not kept."""

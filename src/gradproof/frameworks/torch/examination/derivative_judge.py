@@ -25,6 +25,7 @@ from gradproof.engine.views import in_mode
 from gradproof.frameworks.torch.examination.budget import Budget
 from gradproof.frameworks.torch.examination.contract_runner import with_contracts
 from gradproof.frameworks.torch.examination.progress import Progress
+from gradproof.frameworks.torch.examination.streaming import judged_as_stream
 from gradproof.frameworks.torch.examination.unsupported import has_raised, is_unsupported, unsupported
 from gradproof.frameworks.torch.rederivation.search import Steps
 from gradproof.frameworks.torch.subject.graphs import Way, better_way, has_to_be_used
@@ -109,6 +110,9 @@ class DerivativeJudge:
         given: dict[str, Any] = {"probes": options.probes, "seed": seed, "options": probing}
         self.progress.enter(f"every entry, {label}" if full else f"probing, {label}")
         with silence():
+            if wide is not None and mode == "reverse" and not full and units.ordinary and options.probes == 1:
+                quick = partial(judged_as_stream, subject, wide, seed, probing)
+                first = _unless(self.budget.checking(label, quick, None), first)
             found = self.budget.checking(label, partial(first, own, **given), UNFINISHED)
             if wide is not None and has_raised(found) and _works(own, seed):
                 self.notes.append(f"In double precision the derivative raises: {found.findings[0].message}")
@@ -192,3 +196,8 @@ def _with_semantics(subject: TorchSubject, found: Judgement) -> Judgement:
         for finding in found.findings
     ]
     return replace(found, findings=tuple(findings))
+
+
+def _unless(found: Judgement | None, judged: Callable[..., Judgement]) -> Callable[..., Judgement]:
+    """Return a judge that returns what was found, if something was."""
+    return judged if found is None else lambda *_, **__: found

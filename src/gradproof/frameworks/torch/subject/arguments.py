@@ -26,21 +26,23 @@ CLOSED = (torch.jit.ScriptModule, nn.DataParallel)  # modules whose parameters c
 class Slot:
     """A tensor that the function receives.
 
-    `path` is its name in the user's words, `position` its place among the inputs, such as `inputs[0]['w']`.
+    `path` is its name in the user's words, `position` its place among the inputs, such as `inputs[0]['w']`. A `private`
+    tensor is the check's own, and the function writes to none, so that it may be given without a copy.
     """
 
     path: str
     tensor: Tensor
     buffer: bool = False
     position: str = ""
+    private: bool = False
 
-    def widened(self) -> Slot:
+    def widened(self, *, private: bool) -> Slot:
         """Return the slot in double precision."""
         wide = torch.complex128 if self.tensor.is_complex() else torch.float64
         if not differentiable(self.tensor) or self.tensor.dtype == wide:
             return self
         tensor = self.tensor.detach().to(wide).requires_grad_(self.tensor.requires_grad)
-        return replace(self, tensor=tensor)
+        return replace(self, tensor=tensor, private=private)
 
 
 class Call:

@@ -55,7 +55,7 @@ class Caller:
 
     def at_the_point(self) -> tuple[list[Tensor], Any]:
         """Return private copies of all tensors, and the result of a call on them with a graph."""
-        copies = [replica(slot.tensor) for slot in self.slots]
+        copies = [slot.tensor.detach() if slot.private else replica(slot.tensor) for slot in self.slots]
         for copy, slot in zip(copies, self.slots, strict=True):
             if slot.tensor.requires_grad and differentiable(copy):
                 copy.requires_grad_()
@@ -74,7 +74,9 @@ class Caller:
             self.call.freed |= freed
             return self.at_the_point()
         kept = [version_of(copy) == version for copy, version in zip(copies, versions, strict=True)]
-        same = same_in_each(self._tensors, copies)
+        own = [number for number, slot in enumerate(self.slots) if not slot.private]
+        found = same_in_each([self._tensors[number] for number in own], [copies[number] for number in own])
+        same = [dict(zip(own, found, strict=True)).get(number, True) for number in range(len(copies))]
         self.written = [not (old and equal) for old, equal in zip(kept, same, strict=True)]
         for number in self.call.bypassed:
             copies[number] = self.slots[number].tensor  # which is what the graph leads to

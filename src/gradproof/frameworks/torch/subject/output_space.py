@@ -31,17 +31,17 @@ NARROWED_NOTE = (
 Patterns = list[Tensor | None]  # none for a result that is not sparse
 
 
-def observed_space(subject: TorchSubject) -> tuple[Space, Tensor, list[str]]:
-    """Return the space of the subject's results, their coordinates, and notes."""
-    outputs, notes = _space(subject)
-    centre = outputs.coordinates(subject.results)
-    for part in outputs.parts:
+def values_at_the_point(subject: TorchSubject) -> Tensor:
+    """Return the coordinates of the subject's results."""
+    centre = subject.outputs.coordinates(subject.results)
+    for part in subject.outputs.parts:
         if isinstance(part.chart, Observed):
             part.chart.forget()  # beside the point, patterns are others
-    return outputs, centre, notes
+    return centre
 
 
-def _space(subject: TorchSubject) -> tuple[Space, list[str]]:
+def observed_space(subject: TorchSubject) -> tuple[Space, list[str]]:
+    """Return the space of the subject's results, and notes."""
     results = subject.results
     if not any(map(is_sparse, results)):
         return _space_on(subject, [None] * len(results), everywhere=False), []

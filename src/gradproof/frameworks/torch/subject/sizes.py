@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -19,14 +20,16 @@ ORDINARY = (1e-100, 1e100)  # sizes of values whose squares neither overflow nor
 DIVISORS = (1e-290, 1e290)  # sizes whose reciprocals neither overflow nor underflow
 
 
-def sizes_of(values: Tensor) -> tuple[Scale, float]:
-    """Return the scale of some values, and their size as a divisor: one if all are zero."""
-    if not values.numel():
+def sizes_of(tensors: Sequence[Tensor]) -> tuple[Scale, float]:
+    """Return the scale of the values of some tensors, and their size as a divisor: one if all are zero."""
+    tensors = [tensor for tensor in tensors if tensor.numel()]
+    if not tensors:
         return Scale(finite=True), 1.0
-    largest = largest_of(values)
+    sizes = list(map(largest_of, tensors))
+    largest = math.nan if any(map(math.isnan, sizes)) else max(sizes)
     finite = math.isfinite(largest)
     if not finite:
-        largest = float(values.abs().nan_to_num(0.0, 0.0, 0.0).max())
+        largest = max(float(tensor.abs().nan_to_num(0.0, 0.0, 0.0).max()) for tensor in tensors)
     scale = Scale(finite=finite, value=largest if ORDINARY[0] < largest < ORDINARY[1] else 0.0)
     return scale, min(max(largest, DIVISORS[0]), DIVISORS[1]) if largest else 1.0
 

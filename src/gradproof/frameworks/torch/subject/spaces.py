@@ -195,7 +195,7 @@ def scale_of(coordinates: Tensor, device: torch.device | str = "cpu") -> Tensor 
     if coordinates.numel() <= PYTHON_ENTRIES and (common := _common_scale(coordinates.tolist())):
         return common
     stride = coordinates.numel() // SCALE_SAMPLE
-    sample = (coordinates[::stride] if stride > 1 else coordinates).to(torch.float64).abs()
+    sample = (coordinates[::stride] if stride > 1 else coordinates).cpu().to(torch.float64).abs()  # one transfer
     root, middle = _sizes(sample)
     if not (math.isfinite(root) and middle > 0):
         sample = sample[(sample > 0) & sample.isfinite()]

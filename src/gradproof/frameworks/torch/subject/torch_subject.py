@@ -24,7 +24,7 @@ from gradproof.frameworks.torch.subject.captured_tensors import bypassed_slots, 
 from gradproof.frameworks.torch.subject.error_messages import kind_of
 from gradproof.frameworks.torch.subject.graphs import AS_USED, Graphs, Way
 from gradproof.frameworks.torch.subject.kept_hooks import hooks_so_far, keeps_hooks_since
-from gradproof.frameworks.torch.subject.output_space import observed_space
+from gradproof.frameworks.torch.subject.output_space import observed_space, values_at_the_point
 from gradproof.frameworks.torch.subject.perturbed_calls import PerturbedCalls
 from gradproof.frameworks.torch.subject.perturbed_evaluation import PerturbedEvaluation
 from gradproof.frameworks.torch.subject.pushforwards import Pushforwards
@@ -134,11 +134,13 @@ class TorchSubject:
         self.detached = not connected
         self.caller.paths = [path for path, _ in connected or tensors]
         self.results = [tensor for _, tensor in connected or tensors]
-        self.outputs, self.centre, remarks = observed_space(self)
+        self.outputs, remarks = observed_space(self)
         self._notes += remarks
-        if self.outputs.size < LARGE_TENSOR or custom_functions(self.results):
+        self._centre = None
+        if not self._gives_values_again():
             self.centre = self.centre.clone()  # whatever the function or its backward does to its memory
-        self.scale, self._size = sizes_of(self.centre)
+        kept = [tensor.detach() for tensor in self.results] if self._centre is None else [self.centre]
+        self.scale, self._size = sizes_of(kept)
         tiny = max(self.inputs.tiny, self.outputs.tiny)
         self.numbers = Numbers(
             precision=max(self.inputs.precision, self.outputs.precision),
@@ -150,7 +152,7 @@ class TorchSubject:
     def centre(self) -> Tensor:
         """The function's value at the point, as coordinates."""
         if self._centre is None:
-            self._centre = self.outputs.coordinates(self.results)
+            self._centre = values_at_the_point(self)
         return self._centre
 
     @centre.setter
@@ -159,8 +161,15 @@ class TorchSubject:
 
     def let_values_go(self) -> None:
         """Release the value at the point, if it is large and the results can give it again."""
-        if self.outputs.strided and self.outputs.size >= LARGE_TENSOR and not custom_functions(self.results):
+        if self._gives_values_again():
             self._centre = None
+
+    def _gives_values_again(self) -> bool:
+        """Return True if the values at the point are large, and can be read from the results whenever they are needed.
+
+        A function of the user's, or its backward, may overwrite its results.
+        """
+        return self.outputs.strided and self.outputs.size >= LARGE_TENSOR and not custom_functions(self.results)
 
     def remark(self, note: str) -> None:
         """Add a note to the report, once."""
