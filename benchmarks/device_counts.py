@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks.memory import allocated
 from gradproof.engine import pieces
+from gradproof.frameworks.torch.passes import Drawn, passes
 
 READS = frozenset(
     {"aten::_local_scalar_dense", "aten::nonzero", "aten::equal", "aten::masked_select", "aten::_unique2"}
@@ -39,7 +40,7 @@ def counted(call: Callable[[], Any]) -> Counts:
     """Return what a call asks of a device; it is made three times."""
     with _pieces_of_a_device():
         call()
-        with _Operations() as seen, _Lists() as lists:
+        with _Operations() as seen, _Lists() as lists, _passes_in_one_kernel(seen):
             call()
         memory = allocated(call)
     return Counts(seen.launches, seen.waits + lists.waits, memory)
@@ -52,6 +53,46 @@ def _pieces_of_a_device() -> Iterator[None]:
         yield
     finally:
         pieces.is_on_cpu = usual
+
+
+@contextmanager
+def _passes_in_one_kernel(seen: _Operations) -> Iterator[None]:
+    """Count every pass over long vectors as one kernel, and another one that adds up what its programs leave."""
+    usual = passes._kernels
+    passes._kernels = lambda _: _Fused(seen)
+    try:
+        yield
+    finally:
+        passes._kernels = usual
+
+
+@dataclass(frozen=True)
+class _Fused:
+    """The passes with the arguments that their kernels have."""
+
+    seen: _Operations
+
+    def displace(self, point: Tensor, outer: Tensor, inner: Tensor, out: Tensor) -> None:
+        self._plain(passes.displaced, point, Drawn(outer, inner, len(point)), out)
+
+    def change(self, values: Tensor, centre: Tensor, outer: Tensor, inner: Tensor) -> Tensor:
+        return self._plain(passes.change, values, centre, Drawn(outer, inner, len(values)))
+
+    def apart(self, one: Tensor, other: Tensor) -> Tensor:
+        return self._plain(passes.apart, one, other)
+
+    def beside(
+        self, truth: Tensor, claimed: Tensor, sizes: Any, outer: Tensor, inner: Tensor, *allowed: float
+    ) -> Tensor:
+        return self._plain(passes.beside, truth, claimed, sizes, Drawn(outer, inner, len(truth)), *allowed)
+
+    def _plain(self, function: Callable[..., Tensor], *arguments: Any) -> Tensor:
+        before, fused = self.seen.launches, passes._kernels
+        passes._kernels = lambda _: None
+        try:
+            return function(*arguments)
+        finally:
+            passes._kernels, self.seen.launches = fused, before + 2
 
 
 class _Operations(TorchDispatchMode):

@@ -12,7 +12,7 @@ import gradproof
 from gradproof.gallery.specimen import planted
 
 # what was counted, and a few more: a regression of a tenth fails
-LAUNCHES, WAITS = {torch.bfloat16: 320, torch.float32: 445}, 27
+LAUNCHES, WAITS = {torch.bfloat16: 300, torch.float32: 445}, 27
 OF_A_TENSOR = 65, 3  # kernels and waits for every further tensor
 
 
@@ -91,13 +91,13 @@ def test_a_wrong_entry_among_a_million_is_found_by_the_one_cotangent_of_half_pre
     assert [entry.index for entry in report.findings[0].entries] == [(700_000,)]
 
 
-def test_the_usual_contracts_ask_for_little_more_than_twice_as_much_as_the_check_without_them():
+def test_the_usual_contracts_ask_for_less_than_two_and_a_half_times_as_much_as_the_check_without_them():
     function, inputs = softmax(torch.bfloat16)
     without, _ = asked_of_a_device(function, inputs)
     counts = counted(lambda: gradproof.check(function, inputs, seed=0))
 
-    assert counts.launches <= 2.2 * without.launches
-    assert counts.waits <= 2.2 * without.waits
+    assert counts.launches <= 2.5 * without.launches
+    assert counts.waits <= 2.5 * without.waits
 
 
 def test_a_wrong_entry_is_located_in_a_bounded_number_of_kernels_and_waits():
