@@ -114,7 +114,32 @@ def test_both_names_are_given_where_both_are_true():
     assert "missing-term or pass-through: " in " ".join(str(report).split())
 
 
-def test_a_forward_that_draws_or_calls_other_libraries_is_diagnosed_without_its_steps():
+def test_random_draws_of_a_forward_are_constants_and_generators_stay_as_they_are():
+    def noisy(x):
+        return torch.dropout(x, 0.5, train=True).exp() * torch.rand_like(x) + x.sin()
+
+    def without_the_sine(g, x):
+        with torch.enable_grad():
+            own = x.detach().requires_grad_()
+            value = torch.dropout(own, 0.5, train=True).exp() * torch.rand_like(own)
+        return torch.autograd.grad(value, own, g)[0]
+
+    def function(x):
+        torch.manual_seed(7)
+        return planted("Noisy", noisy, without_the_sine_seeded)(x)
+
+    def without_the_sine_seeded(g, x):
+        torch.manual_seed(7)
+        return without_the_sine(g, x)
+
+    before = torch.get_rng_state()
+    report = check(function, normal(8)(), seed=0)
+
+    assert report.findings[0].diagnoses[0].name == "missing-term"
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_forward_that_calls_other_libraries_is_diagnosed_without_its_steps():
     def by_numpy(x):
         return torch.from_numpy(x.detach().numpy() ** 2)
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gradproof.engine.thresholds import SAMPLE
+from gradproof.engine.thresholds import SAMPLE, WORK
 from gradproof.frameworks.torch.internals import (
     TorchDispatchMode,
     TreeSpec,
@@ -29,6 +29,7 @@ ATEN = torch.ops.aten
 IDENTITIES = {ATEN.detach.default: ATEN.alias.default}
 OWN = str(Path(__file__).parents[3])
 TORCH = str(Path(torch.__file__).parent)
+MOST = WORK // 4  # numbers in all values, which are held four times
 LONGEST = SAMPLE // 4  # operations: a longer forward, as of a simulation, is not recorded
 
 
@@ -87,7 +88,7 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's 
         self.values: list[Tensor] = []
         self.operations: list[Operation] = []
         self.active: set[int] = set()
-        self._expansions = expansions
+        self._expansions, self._room = expansions, MOST
         self._known: dict[Any, tuple[int, int]] = {}
         self._writes: dict[int, int] = {}
         self._memory: dict[int, int] = {}
@@ -116,7 +117,7 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's 
         kwargs = kwargs or {}
         flat, spec = tree_flatten((args, kwargs))
         tensors = {place: self.number_of(each) for place, each in enumerate(flat) if isinstance(each, Tensor)}
-        depends = not self.active.isdisjoint(tensors.values())
+        depends = not self.active.isdisjoint(tensors.values()) and not _is_constant(func)
         if depends and func in self._expansions:
             with self:
                 return self._expansions[func](*args, **kwargs)
@@ -193,11 +194,20 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's 
         return number
 
     def _number(self, value: Tensor, *, active: bool) -> int:
+        self._room -= value.numel()
+        if self._room < 0:
+            raise UnrecordableError
         self.values.append(value)
         number = len(self.values) - 1
         if active and (value.is_floating_point() or value.is_complex()):
             self.active.add(number)
         return number
+
+
+def _is_constant(func: Any) -> bool:
+    """Return True for operations that draw random numbers, or use the shape of a tensor alone."""
+    name = func.overloadpacket.__name__
+    return torch.Tag.nondeterministic_seeded in func.tags or name.endswith("_like") or name.startswith("new_")
 
 
 def _key(tensor: Tensor) -> tuple[Any, ...]:
