@@ -52,17 +52,26 @@ def _of_inputs(probe: Probe, broken: Array) -> BrokenClaim:
     subject, xp = probe.ladder.subject, probe.ladder.subject.arrays
     first = int(xp.where(broken)[0][0])
     place, count = subject.inputs.locate(first), _count(subject.inputs, broken, first)
+    what, cotangent = f"The gradient with respect to {place.path}", subject.cotangent(probe.seed)
     ladder = Ladder(subject, restricted(subject, probe.ladder.direction, first, first + 1))
-    ladder.add(*BOTTOM, -1, -2)  # which distinguish a slope from a kink
-    contraction, what = contract(ladder, subject.cotangent(probe.seed)), f"The gradient with respect to {place.path}"
-    defined = bool(xp.isfinite(subject.centre).all()) and not bool(ladder.kinks(ladder.estimates().bar).any())
-    if not defined or not contraction.bar <= float(_widest(subject, ladder).max()):
+    together = Ladder(subject, xp.where(broken, probe.ladder.direction, 0.0))  # along one entry a norm may be constant
+    if not (_has_slope(ladder, cotangent) and _has_slope(together, cotangent)):
         return BrokenClaim(what, place, count, None)
+    contraction = contract(ladder, cotangent)
     step = float(ladder.direction[first])
     numerical, bar = contraction.slope / step, contraction.bar / abs(step)
     return BrokenClaim(
         what, place, count, Entry.at(place, claimed=float(probe.claimed[first]), numerical=numerical, bar=bar)
     )
+
+
+def _has_slope(ladder: Ladder, cotangent: Array) -> bool:
+    """Return True if the contracted outputs have a clear slope along a ladder's direction."""
+    subject = ladder.subject
+    ladder.add(*BOTTOM, -1, -2)  # which distinguish a slope from a kink
+    if not bool(subject.arrays.isfinite(subject.centre).all()) or bool(ladder.kinks(ladder.estimates().bar).any()):
+        return False
+    return contract(ladder, cotangent).bar <= float(_widest(subject, ladder).max())
 
 
 def _of_outputs(probe: Probe, broken: Array) -> BrokenClaim:

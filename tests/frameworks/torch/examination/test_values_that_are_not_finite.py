@@ -80,6 +80,23 @@ def test_the_norm_at_zero_is_inconclusive(dtype):
     assert_inconclusive(report, Reason.KINK)
 
 
+@pytest.mark.parametrize("power", [-3.5, -2, 1.5])
+def test_the_second_derivative_of_a_norm_at_zero_is_inconclusive(power, dtype):
+    """Along one entry a norm of a negative power is zero, and has a slope; along all it has none."""
+    zeros = torch.zeros(5, dtype=dtype, requires_grad=True)
+    report = check(lambda x: torch.linalg.vector_norm(x, power), zeros, order=2, seed=0)
+
+    assert_inconclusive(report, Reason.NON_FINITE)
+
+
+def test_a_nan_gradient_beside_a_kink_of_another_entry_is_found(dtype):
+    x = torch.tensor([0.0, 2.0, 3.0], dtype=dtype, requires_grad=True)
+    second = torch.tensor([False, True, False])
+    broken = rule(lambda x: x.abs(), lambda gradient, x: (gradient * x.sign()).masked_fill(second, float("nan")))
+
+    assert check(broken, x, seed=0).findings[0].kind == "non-finite-gradient"
+
+
 def test_a_nan_gradient_of_a_finite_function_is_found(dtype):
     def trap(x):
         return torch.where(x > 1, (x - 1).sqrt(), 3 * x)
