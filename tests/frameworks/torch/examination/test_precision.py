@@ -374,3 +374,14 @@ def test_zeros_that_torch_represents_without_memory_are_no_obstacle():
     x = torch.linspace(0.1, 1, 70_000).requires_grad_()
 
     assert check(torch.sgn, x, contracts=(), seed=0).verdict is Verdict.PASS
+
+
+def test_a_bias_that_rounding_ruins_is_asked_for_alone():
+    torch.manual_seed(0)
+    x = torch.randn(512, 1024, dtype=torch.bfloat16, requires_grad=True)
+    weight, bias = (torch.full((1024,), start, dtype=torch.bfloat16, requires_grad=True) for start in (1.1, 0.0))
+
+    report = check(lambda x, w, b: functional.layer_norm(x, (1024,), w, b), (x, weight, bias), contracts=(), seed=0)
+
+    assert report.verdict is not Verdict.FAIL
+    assert report.cost.pullbacks < 300
