@@ -4,7 +4,7 @@ import numpy as np
 
 from gradproof.engine.results import Verdict
 from support.engine import judged
-from support.numpy_subject import elementwise
+from support.numpy_subject import NumpySubject, elementwise
 
 SIZE = 50
 
@@ -26,3 +26,17 @@ def test_right_slopes_within_wide_bars_pass_along_both():
     verdicts = {judged(sine_in_single_precision(seed, 0.0), seed).verdict for seed in range(20)}
 
     assert verdicts == {Verdict.PASS}
+
+
+def test_two_errors_that_nearly_cancel_in_single_precision_are_found_along_another_direction():
+    """At this seed the two add 0.331 and -0.333 to the change along the first direction, with a bar of a hundredth."""
+    point, slopes = np.random.default_rng(218).standard_normal(SIZE), np.ones(SIZE)
+    slopes[:2] = 0.0
+    subject = NumpySubject(
+        lambda x: np.array([np.sin(x).sum() + 100]),
+        lambda x, cotangent: cotangent[0] * np.cos(x) * slopes,
+        point,
+        dtype=np.float32,
+    )
+
+    assert judged(subject, 218).verdict is Verdict.FAIL

@@ -22,7 +22,7 @@ from gradproof.engine.results import UNMEASURED, Entry, Finding, Obstacle, Resol
 from gradproof.engine.second_opinion import with_second_opinion
 from gradproof.engine.subject import DerivativeError, Subject
 from gradproof.engine.tensor_groups import Span, TensorGroup, TensorGroups
-from gradproof.engine.thresholds import CLEARLY, ENOUGH, LARGE, SLIGHT, TINY, TRACE
+from gradproof.engine.thresholds import CLEARLY, ENOUGH, LARGE, SHARE, SLIGHT, TINY, TRACE
 from gradproof.engine.verdict import EMPTY, Judgement
 
 ONE_SIDED = "The function is not defined on both sides of the point: slopes were measured on one side, where it is."
@@ -100,7 +100,7 @@ class Evidence:
                 return judgement
         obstacle = self._obstacle(deciding)
         if sum(start < stop for start, stop in self.subject.inputs.spans) == 1:
-            if obstacle is None and self._is_weak(deciding, SLIGHT) and (judgement := self._extended(deciding)):
+            if obstacle is None and self._may_hide_errors(deciding) and (judgement := self._extended(deciding)):
                 return judgement  # errors that cancel within a wide bar hardly do along two directions
             return self._passed(deciding) if obstacle is None else self._blocked(obstacle)
         if obstacle is not None:
@@ -161,6 +161,11 @@ class Evidence:
     def _compared(self, kind: Kind, probe: Probe, second: Probe | None = None) -> Comparison:
         allowed = self.unresolved_allowed
         return Comparison(kind=kind, probe=probe, second=second, options=self.options, unresolved_allowed=allowed)
+
+    def _may_hide_errors(self, deciding: list[Probe]) -> bool:
+        """Return True if errors that cancel would pass, in any precision in which probes decide and no segments."""
+        found = _resolution(deciding).relative
+        return self._is_weak(deciding, SLIGHT) or SLIGHT < found <= SHARE
 
     def _is_weak(self, deciding: list[Probe], share: float = TRACE) -> bool:
         """Return True if a pass would say little, although the precision allows more."""
