@@ -130,7 +130,9 @@ def _with_sampled_bars(ladder: Ladder, seeds: list[int], seed: int, options: Pro
             return []
         if len(drawn) < len(seeds) and not _suffices(probe, options):
             return []
-        probes.append(replace(probe, ladder=ladder.without_values(), claimed=None, cotangent=None))
+        if largest:  # of a claim of zero the values are asked how much they change on the coarsest sample
+            probe = replace(probe, ladder=ladder.without_values(), claimed=None, cotangent=None)
+        probes.append(probe)
     return probes
 
 
