@@ -91,7 +91,7 @@ def residuals_along(
         return None
     scattered = _shared(xp, sum(each**2 for each in unexplained) / len(UNEXPLAINED), squares)
     jumps = xp.maximum(_shared(xp, rough, size) - KINK * scattered, 0 * size)
-    rounding = problem.claim_noise**2 * squares + (subject.numbers.precision * claimed / (2 * CLEARLY)) ** 2
+    rounding = problem.claim_noise**2 * squares + (problem.bias * claimed / CLEARLY) ** 2
     chance = math.hypot(CLEARLY, math.sqrt(2 * math.log(groups.inputs.count)))  # the largest of so many deviates
     bar = chance * (jumps + scattered / len(NODES) + noise + rounding) ** 0.5
     return Residuals(

@@ -79,6 +79,19 @@ def noise_of_claims(problem: Problem, seed: int) -> float:
     return max(least, noise if math.isfinite(noise) else 0.0)
 
 
+def bias_of_claims(subject: Subject) -> float:
+    """Return the relative error that all claims, or the sums that they are of, may have in common.
+
+    It is half a spacing of the lowest precision that shows: a rule may round all its entries one way, and a function
+    may round the operands that its rule does not. In single precision inside, a sum in pairs errs by half a spacing
+    for each time that it halves its terms.
+    """
+    xp, units = subject.arrays, [subject.numbers.precision]
+    for start, stop in subject.outputs.spans:
+        units.append(precision_shown(xp, [subject.centre[start : stop : max(1, (stop - start) // SAMPLE)]]))
+    return max(*units, SINGLE * math.log2(2 + subject.inputs.size + subject.outputs.size)) / 2
+
+
 def effective_count(values: Array) -> float:
     """Return how many values of equal size would vary as much: 1 where one is far larger than all others."""
     largest = float(abs(values).max())

@@ -256,7 +256,7 @@ def claims_along(problem: Problem, values: SegmentValues) -> Segment | None:
     contributions = mapped(subject.arrays, lambda *parts: abs(sum(parts) / len(parts)), *claims)
     claimed = abs(math.fsum(nodes)) / len(nodes)
     together = claimed / (float(contributions.sum()) or 1.0)  # one, where all contributions have one sign
-    bias = subject.numbers.precision * claimed / (2 * CLEARLY)  # a rule may round all its entries one way
+    bias = problem.bias * claimed / CLEARLY
     least, weights = shortest(subject, across), abs(across if subject.mode == "reverse" else chord.cotangent)
     entries = mapped(subject.arrays, lambda c, w: c / subject.arrays.where(w > 0, w, math.inf), contributions, weights)
     segment = Segment(

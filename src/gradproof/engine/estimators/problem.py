@@ -32,7 +32,7 @@ class Problem:
     `moving` weights the coordinates: zero for those that stay, one for the others, or a factor with a sign, which a
     MEASURED segment keeps; None where all are one. `alignment` is that of every second segment, and of all of them
     where it is MEASURED. `scatter` is the variance of every value, `claim_noise` the standard deviation of a claim's
-    entries, relative.
+    entries, relative. `bias` is the relative error that all claims may share: their roundings, all one way.
     """
 
     subject: Subject
@@ -42,6 +42,7 @@ class Problem:
     alignment: Alignment = Alignment.CLAIMED
     scatter: Array = None
     claim_noise: float = 0.0
+    bias: float = 0.0
 
 
 def direction_of(problem: Problem, seed: int, width: float) -> Array:

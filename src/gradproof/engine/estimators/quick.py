@@ -70,7 +70,7 @@ def quick_segment(
     size = math.sqrt(sum(float(each @ each) for each in claims) / 2)
     affected = affected_by(subject, (ends[0], subject.centre, ends[1]), cotangent)
     noise = sum(variance_of(problem, end, affected) for end in ends)
-    rounding = math.hypot(problem.claim_noise * size, subject.numbers.precision * claimed / (2 * CLEARLY))
+    rounding = math.hypot(problem.claim_noise * size, problem.bias * claimed / CLEARLY)
     bar = math.hypot(unsmooth.part(size, claimed), CLEARLY * math.sqrt(noise + rounding**2))
     if abs(measured - claimed) > bar:
         bar += hidden_by_rounding(problem, chord, affected, subject.centre)

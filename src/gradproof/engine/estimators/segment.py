@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gradproof.engine.estimators.noise import (
+    bias_of_claims,
     effective_count,
     noise_of_claims,
     on_a_grid,
@@ -117,7 +118,12 @@ def segment_test_of(problem: Problem, seed: int) -> SegmentResult:
 def problem_of(subject: Subject, seed: int, rtol: float, atol: float, moving: Array = None) -> Problem:
     """Measure the noise of values and claims, and return all that the segment test needs."""
     problem = Problem(subject=subject, moving=moving, rtol=rtol, atol=atol)
-    return replace(problem, scatter=scatter_around(problem, seed), claim_noise=noise_of_claims(problem, seed))
+    return replace(
+        problem,
+        scatter=scatter_around(problem, seed),
+        claim_noise=noise_of_claims(problem, seed),
+        bias=bias_of_claims(subject),
+    )
 
 
 def _best_width(problem: Problem, seed: int) -> Segment | None:
