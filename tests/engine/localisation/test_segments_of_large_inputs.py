@@ -134,3 +134,20 @@ def test_claims_that_add_up_do_not_widen_the_bars_of_those_that_do_not():
     result = segment_test(problem_about(rms_norm, lambda gradient: gradient).subject, seed=0)
 
     assert result.bar < 2e-2 * math.sqrt(ROWS * COLUMNS)
+
+
+def test_a_long_sum_may_err_by_some_roundings_throughout():
+    """A sum in another order has another error, and the gradient of a linear function has the same one everywhere."""
+    problem = problem_about(lambda x: x.cumsum(-1).sum(), lambda gradient: gradient * (1 + 5e-7), torch.float32)
+
+    assert judged(problem).outcome is not SegmentOutcome.DISAGREES
+
+
+@pytest.mark.parametrize(("inside", "bias"), [(torch.bfloat16, 2.0**-8), (torch.float16, 2.0**-11)], ids=str)
+def test_claims_may_share_an_error_of_half_a_spacing_of_the_precision_that_the_values_show(inside, bias):
+    """As under autocast: a forward rounds operands that its backward, in single precision, does not."""
+
+    def rounding(x):
+        return (x.to(inside) * torch.linspace(1, 2, COLUMNS).to(inside)).to(torch.float16)
+
+    assert problem_about(rounding, lambda gradient: gradient, torch.float16).bias == bias

@@ -181,3 +181,7 @@ def test_a_sum_that_is_a_whole_number_by_chance_is_not_taken_for_a_count():
     whole = next(x for x in points if float(kernel(x)) % 1 == 0 and 16 < float(kernel(x)) < 100)
 
     assert gradproof.check(kernel, whole.requires_grad_(), seed=0).verdict is Verdict.FAIL
+
+
+def test_a_gradient_of_zero_of_half_a_million_outputs_is_found():
+    assert Case("casts", "log softmax", torch.bfloat16, "zero", 512, 1024).checked().verdict is Verdict.FAIL
