@@ -143,7 +143,7 @@ def _contested(comparison: PrecisionComparison, judgement: Judgement, wide: Subj
     confirmed = confirmed_entries(comparison, wide, options)
     if bool(confirmed.any()) and (
         bool((confirmed & comparison.gross).any())
-        or is_off_by_a_factor(comparison.claimed, comparison.truth)
+        or is_off_by_a_factor(comparison, confirmed)
         or _contradicted(comparison, confirmed, options)
     ):
         resolution = resolution_of(comparison, judgement, comparison.wrong)

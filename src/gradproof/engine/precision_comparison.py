@@ -19,13 +19,13 @@ from gradproof.engine.pieces import columns, extremes
 from gradproof.engine.results import Entry, Finding, Place, Resolution, least_error
 from gradproof.engine.subject import Array, Frame, Subject
 from gradproof.engine.thresholds import (
-    ALIKE,
     CALLS,
     CLEARLY,
     COARSEST,
     FEW,
     GROSS,
     HANDFUL,
+    MANY,
     ROUNDINGS,
     SHOWN,
     SLIGHT,
@@ -99,14 +99,25 @@ class PrecisionComparison:
 
     @cached_property
     def gross(self) -> Array:
-        """Flags of the entries that differ by many times what rounding does; lone entries need not be so many."""
+        """Flags of the entries that differ by many times what rounding does.
+
+        Lone entries need not differ by so many times what is allowed, where all others use little of it.
+        """
         lone = int(self.wrong.sum()) <= COARSEST * self.gap.shape[0]
+        times = min(CLEARLY, GROSS * self._used_by_others) if lone else GROSS
         return (
             self.material
-            & (self.gap > (CLEARLY if lone else GROSS) * self.allowed)
+            & (self.gap > times * self.allowed)
             & (self.gap > GROSS * self.scattered)
             & ~below_rounding(self.allowed, _frame(self.subject), self.subject.numbers.precision)
         )
+
+    @property
+    def _used_by_others(self) -> float:
+        """The largest share of what is allowed by which an entry differs that is not wrong."""
+        xp = self.subject.arrays
+        known = ~self.wrong & (self.allowed > 0)
+        return float(xp.where(known, self.gap / xp.where(known, self.allowed, 1.0), 0.0).max())
 
 
 def operand_of(subject: Subject, wide: Subject, seed: int) -> Array:
@@ -183,12 +194,22 @@ def confirmed_entries(comparison: PrecisionComparison, wide: Subject, options: P
     return confirmed
 
 
-def is_off_by_a_factor(claimed: Array, truth: Array) -> bool:
-    """Return True if the gradient is a multiple of the right one, which rounding does not cause."""
-    square = float(truth @ truth)
-    factor = float(claimed @ truth) / square if square else 1.0
-    rest = claimed - factor * truth
-    return abs(factor - 1) > ALIKE and float(rest @ rest) < (0.1 * factor) ** 2 * square
+def is_off_by_a_factor(comparison: PrecisionComparison, confirmed: Array) -> bool:
+    """Return True if the derivative of a tensor is a multiple of the right one, which rounding does not cause.
+
+    The factor has to explain most of the error, and to be further from one than rounding takes a single entry.
+    """
+    least = ROUNDINGS * comparison.subject.numbers.precision
+    for low, high in _frame(comparison.subject).spans:
+        claimed, truth = comparison.claimed[low:high], comparison.truth[low:high]
+        square = float(truth @ truth)
+        if high - low < MANY or not square or not bool(confirmed[low:high].any()):
+            continue
+        off = float(claimed @ truth) / square - 1
+        rest = claimed - (1 + off) * truth
+        if abs(off) > least and float(rest @ rest) < (0.5 * off) ** 2 * square:
+            return True
+    return False
 
 
 def resolution_of(comparison: PrecisionComparison, judgement: Judgement, found: Array = None) -> Resolution:
