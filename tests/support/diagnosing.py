@@ -34,6 +34,9 @@ class Shaped:
     def spans(self):
         return list(zip(self.starts, self.stops, strict=True))
 
+    def rounded(self, vector):
+        return vector
+
     def locate(self, coordinate):
         number = next(k for k, stop in enumerate(self.stops) if coordinate < stop)
         offset, part = coordinate - self.starts[number], None

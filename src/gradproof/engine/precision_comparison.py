@@ -19,6 +19,7 @@ from gradproof.engine.pieces import columns, extremes
 from gradproof.engine.results import Entry, Finding, Place, Resolution, least_error
 from gradproof.engine.subject import Array, Frame, Subject
 from gradproof.engine.thresholds import (
+    ALIKE,
     CALLS,
     CLEARLY,
     COARSEST,
@@ -197,17 +198,19 @@ def confirmed_entries(comparison: PrecisionComparison, wide: Subject, options: P
 def is_off_by_a_factor(comparison: PrecisionComparison, confirmed: Array) -> bool:
     """Return True if the derivative of a tensor is a multiple of the right one, which rounding does not cause.
 
-    The factor has to explain most of the error, and to be further from one than rounding takes a single entry.
+    The factor has to explain most of the error, and to be further from one than rounding takes a single entry; where
+    there are few entries, further still.
     """
-    least = ROUNDINGS * comparison.subject.numbers.precision
+    rounding = ROUNDINGS * comparison.subject.numbers.precision
     for low, high in _frame(comparison.subject).spans:
         claimed, truth = comparison.claimed[low:high], comparison.truth[low:high]
         square = float(truth @ truth)
-        if high - low < MANY or not square or not bool(confirmed[low:high].any()):
+        if not square or not bool(confirmed[low:high].any()):
             continue
         off = float(claimed @ truth) / square - 1
         rest = claimed - (1 + off) * truth
-        if abs(off) > least and float(rest @ rest) < (0.5 * off) ** 2 * square:
+        least, most = rounding if high - low >= MANY else ALIKE, min(abs(off) / 2, 0.1 * abs(1 + off))
+        if abs(off) > least and float(rest @ rest) < most**2 * square:
             return True
     return False
 

@@ -39,8 +39,8 @@ def with_second_opinion(judgement: Judgement, subject: Subject, seed: int, optio
     """Return a judgement that is inconclusive for roughness as the segment test decides it, where it can.
 
     So is a pass in low precision that would have missed an error of a tenth in an entry. Parts of the inputs are tested
-    too, but for a quantiser, whose values are on a grid: its straight-through estimator is a choice. In double precision
-    parts alone do not accuse.
+    too, but for a quantiser, whose values are on a grid: its straight-through estimator is a choice. Parts alone do
+    not accuse in double precision.
     """
     obstacle = judgement.obstacle
     rough = obstacle is not None and obstacle.reason in ROUGH

@@ -26,7 +26,7 @@ from gradproof.engine.trust import enough_beside
 from gradproof.engine.verdict import Judgement
 
 OTHERS = (0, 2, 6)  # further incoming gradients, asked for as they are needed: hardly an entry is small for all seven
-ANOTHER = 7919  # added to the seed for a second direction, as `Evidence` does
+SECOND_DIRECTION = 7919  # added to the seed for a second direction, as `Evidence` does
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +135,7 @@ def _probes(stream: Stream, gradients: GradientSums, seed: int) -> list[Probe]:
     if _suffices(first):
         return [first]
     further = stream.along_another() if stream.wide.outputs.size == 1 else None
-    second = None if further is None else _probe(stream, further, seed + ANOTHER)
+    second = None if further is None else _probe(stream, further, seed + SECOND_DIRECTION)
     return [] if second is None or not _is_clear(second) else [first, second]
 
 

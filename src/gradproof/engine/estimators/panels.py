@@ -243,12 +243,6 @@ def hidden_by_rounding(problem: Problem, chord: Chord, affected: Array, value: A
     return min(abs(claimed), CLEARLY * math.sqrt(2 * variance_of(problem, value, hidden)))
 
 
-def scatter_of(nodes: Sequence[float]) -> float:
-    """Return the variance of numbers at the nodes that no cubic explains."""
-    coefficients = [math.fsum(map(float.__mul__, polynomial, nodes)) for polynomial in UNEXPLAINED]
-    return math.fsum(coefficient**2 for coefficient in coefficients) / len(coefficients)
-
-
 def claims_along(problem: Problem, values: SegmentValues) -> Segment | None:
     """Compute the claims at the nodes of a segment; return None where one, or its square, is not finite."""
     subject, chord = problem.subject, values.chord
@@ -258,6 +252,7 @@ def claims_along(problem: Problem, values: SegmentValues) -> Segment | None:
     size = math.sqrt(sum(float(parts @ parts) for parts in claims) / len(claims))  # fsum raises where it overflows
     if not all(map(math.isfinite, nodes)) or not math.isfinite(GROSS * size * size):
         return None
+    coefficients = [math.fsum(map(float.__mul__, polynomial, nodes)) for polynomial in UNEXPLAINED]
     contributions = mapped(subject.arrays, lambda *parts: abs(sum(parts) / len(parts)), *claims)
     claimed = abs(math.fsum(nodes)) / len(nodes)
     together = claimed / (float(contributions.sum()) or 1.0)  # one, where all contributions have one sign
@@ -267,7 +262,7 @@ def claims_along(problem: Problem, values: SegmentValues) -> Segment | None:
     segment = Segment(
         values=values,
         nodes=nodes,
-        scatter=scatter_of(nodes),
+        scatter=math.fsum(coefficient**2 for coefficient in coefficients) / len(coefficients),
         size=size,
         rounding=math.hypot(problem.claim_noise * size, bias),
         tolerated=problem.rtol * max(SPREAD * size, claimed)

@@ -12,7 +12,7 @@ from torch import Tensor
 from gradproof.engine.contraction import SampledValues
 from gradproof.engine.estimators.extent import Lengths
 from gradproof.engine.options import Probing
-from gradproof.engine.streaming import ANOTHER, GradientSums, Rounding, first_length, judge_streamed
+from gradproof.engine.streaming import SECOND_DIRECTION, GradientSums, Rounding, first_length, judge_streamed
 from gradproof.engine.subject import DerivativeError, Numbers, Subject
 from gradproof.engine.thresholds import FEW, HANDFUL, LARGE, ROUNDINGS
 from gradproof.engine.verdict import Judgement
@@ -135,7 +135,7 @@ class _TorchStream:
         """Turn to another direction, and return the sums over the same gradients; None where they are gone."""
         if self._gradients is None:
             return None
-        self._steps = self._directions(2 * (self._seed + ANOTHER))
+        self._steps = self._directions(2 * (self._seed + SECOND_DIRECTION))
         return self.gradients(self._rounding, self._others)
 
     def changes(self, steps: Sequence[float]) -> tuple[list[float], SampledValues] | None:
