@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -164,7 +167,7 @@ def samples(subject: TorchSubject, path: str) -> list[Sample]:
 def _samples(subject: TorchSubject, path: str, place: Tensor, *, at_the_point: bool) -> Iterator[Sample]:
     number = [part.path for part in subject.inputs.parts].index(path)
     part, moved = subject.inputs.parts[number], subject.moved(place)
-    with Recording(moved, EXPANSIONS) as recording:
+    with _nothing_recompiled(), Recording(moved, EXPANSIONS) as recording:
         results = subject.caller.results(subject.caller.beside(moved))
     if not subject.outputs.fits(results):
         return
@@ -175,6 +178,11 @@ def _samples(subject: TorchSubject, path: str, place: Tensor, *, at_the_point: b
         sample = Sample(tape, part, recording.inputs[number], at_the_point, subject.outputs.tensors(cotangent), claimed)
         if bool(torch.isfinite(claimed).all()) and bool(torch.isfinite(sample.rederived).all()):
             yield sample
+
+
+def _nothing_recompiled() -> AbstractContextManager[Any]:
+    """Return a context in which compiled functions run as they are written, and stay compiled for later calls."""
+    return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
 
 
 def _is_right(subject: TorchSubject, here: list[Sample]) -> bool:
