@@ -163,6 +163,11 @@ def test_a_lone_entry_that_is_not_finite_fails_where_all_other_outputs_have_few_
     assert report.verdict is gradproof.Verdict.FAIL
 
 
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
+def test_large_complex_functions_pass(dtype):
+    assert checked(torch.exp, normal(ROWS, COLUMNS, dtype=torch.float64).detach().to(dtype).requires_grad_()).passed
+
+
 @in_both_halves
 def test_nothing_of_the_callers_changes(dtype):
     x = normal(ROWS, COLUMNS, dtype=dtype)

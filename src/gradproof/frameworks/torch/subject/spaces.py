@@ -113,6 +113,10 @@ class Space:
         pieces = [self._coordinates(part, tensor) for part, tensor in zip(self.parts, tensors, strict=True)]
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 
+    def read(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Return the coordinates of each tensor in its own precision, sharing its memory where they can."""
+        return [part.chart.read(tensor) for part, tensor in zip(self.parts, tensors, strict=True)]
+
     def tensors(self, vector: Tensor) -> list[Tensor]:
         """Return the tensors with these coordinates."""
         return [self._tensor(vector, part) for part in self.parts]

@@ -139,7 +139,7 @@ class TorchSubject:
         self._centre = None
         if not self._gives_values_again():
             self.centre = self.centre.clone()  # whatever the function or its backward does to its memory
-        kept = [tensor.detach() for tensor in self.results] if self._centre is None else [self.centre]
+        kept = self.outputs.read(self.results) if self._centre is None else [self.centre]
         self.scale, self._size = sizes_of(kept)
         tiny = max(self.inputs.tiny, self.outputs.tiny)
         self.numbers = Numbers(

@@ -50,6 +50,6 @@ def _distance(wide: TorchSubject, subject: TorchSubject) -> float:
     """Return the largest difference of the values of two subjects; not finite where a value is not."""
     if not (wide.outputs.strided and wide.outputs.size >= LARGE_TENSOR):
         return largest_of(wide.centre - subject.centre)
-    pairs = zip(wide.results, subject.results, strict=True)
-    far = [apart(one.detach().reshape(-1), other.detach().reshape(-1)) for one, other in pairs if one.numel()]
+    pairs = zip(wide.outputs.read(wide.results), subject.outputs.read(subject.results), strict=True)
+    far = [apart(one, other).to(wide.outputs.device) for one, other in pairs if one.numel()]
     return float(torch.stack(far).max())
